@@ -1,4 +1,4 @@
-"""Decides from the parse tree of a regular expression whether `re` can need more than linear time for a text.
+"""Decides from the parse tree of a regular expression whether `re` can need more than linear time.
 
 `re` tries the ways through a pattern one after the other. The number of ways to read one text is what makes it slow:
 
@@ -21,18 +21,18 @@ from re import _parser
 
 MANY = 10
 SCANS = frozenset({"search", "sub", "subn", "split", "findall", "finditer"})
-END = None  # the next character at the end of the text, and the one before its beginning
+END = None  # stands for the character after the end of the text and before its beginning
 
 
 class Automaton:
-    """The ways through a pattern: nodes, edges that read a character, edges that read none and may have a guard."""
+    """Holds the ways through a pattern: nodes, edges that read a character, and edges that read none, with a guard."""
 
     def __init__(self, pattern, flags=0, method="fullmatch"):
         tree = _parser.parse(pattern, flags)
         self.flags = tree.state.flags
         self.text = bytes if isinstance(pattern, bytes) else str
         self.method = method
-        self.troubles = []
+        self.problems = []
         self._nodes = 0
         self._free = {}  # node -> [(guard, node)]
         self._greedy = set()  # of these those that a possessive repetition ends with
@@ -99,27 +99,27 @@ class Automaton:
         self._skip(back, inside)
         guard = None
         if possessive and len(items) == 1 and items[0][0] in {sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY}:
-            taken = self._predicate(*items[0])
+            repeated = self._predicate(*items[0])
             self._greedy |= {(node, after), (back, after)}
-            guard = lambda _, following: following is END or not taken(following)  # noqa: E731
+            guard = lambda _, following: following is END or not repeated(following)  # noqa: E731
         self._skip(node, after, guard)
         self._skip(back, after, guard)
         return after
 
     def _guard(self, op, value, *, first):
         if op is sre.AT:
-            return self._place(value)
+            return self._position_guard(value)
         direction, items = value
         if len(items) == 1 and items[0][0] in {sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY}:
-            matches, wanted = self._predicate(*items[0]), op is sre.ASSERT
+            matches, positive = self._predicate(*items[0]), op is sre.ASSERT
             if direction > 0:
-                return lambda _, following: (following is not END and matches(following)) == wanted
-            return lambda before, _: (before is not END and matches(before)) == wanted
+                return lambda _, following: (following is not END and matches(following)) == positive
+            return lambda before, _: (before is not END and matches(before)) == positive
         if not first and items.getwidth()[1] >= MANY * 3:
-            self.troubles.append("a look-around of no bounded width is tried at many places")
+            self.problems.append("an unbounded look-around is tried at many positions")
         return None
 
-    def _place(self, code):
+    def _position_guard(self, code):
         def word(letter):
             return letter is not END and self._category(sre.CATEGORY_WORD, letter)
 
@@ -170,7 +170,7 @@ class Automaton:
 
     @cached_property
     def letters(self):
-        """One character of each class: those of a class are read by the same edges, and pass the same guards."""
+        """Returns one character per class: the same edges read the characters of a class, and the same guards pass."""
         numbers = range(256) if self.text is bytes else (*range(256), 0x663, 0x2028, 0x4E00)
         every = [bytes([number]) if self.text is bytes else chr(number) for number in numbers]
         guards = [guard for ways in self._free.values() for guard, _ in ways if guard is not None]
@@ -182,29 +182,29 @@ class Automaton:
         return list(classes.values())
 
     def _ways(self, node, before, following, free=frozenset()):
-        """How many ways lead from a node without a character to each other node. free: guards that pass."""
-        found = Counter()
+        """Counts the ways from a node to each other node that read no character. free: guards that pass."""
+        counts = Counter()
 
         def go(at, passed):
-            found[at] += 1
+            counts[at] += 1
             for guard, target in self._free.get(at, ()):
                 passes = guard is None or (at, target) in free or guard(before, following)
                 if target not in passed and passes:
                     go(target, passed | {target})
 
         go(node, frozenset({node}))
-        return found
+        return counts
 
     @cached_property
     def steps(self):
-        """(edge, letter) -> letter -> the edges that may read that one next, with the number of ways."""
-        found, todo = {}, [(None, END)]
+        """Maps (edge, letter) -> next letter -> the edges that may read it, with the number of ways."""
+        table, todo = {}, [(None, END)]
         while todo:
             state = todo.pop()
-            if state in found:
+            if state in table:
                 continue
             edge, before = state
-            found[state] = {}
+            table[state] = {}
             for letter in self.letters:
                 ways = self._ways(0 if edge is None else self._read[edge][2], before, letter)
                 reads = {
@@ -212,24 +212,24 @@ class Automaton:
                     for number, (source, predicate, _) in enumerate(self._read)
                     if ways[source] and predicate(letter)
                 }
-                found[state][letter] = reads
+                table[state][letter] = reads
                 todo += ((number, letter) for number in reads)
-        return found
+        return table
 
     def _follows(self, state):
         return {(edge, letter) for letter, edges in self.steps[state].items() for edge in edges}
 
     @cached_property
     def loops(self):
-        """Each state in a loop -> the states from which it is reached and which it reaches."""
+        """Maps each state in a loop -> the states that it reaches and that reach it."""
         reach = {}
         for state in self.steps:
-            seen, todo = set(), [state]
+            visited, todo = set(), [state]
             while todo:
-                for after in self._follows(todo.pop()) - seen:
-                    seen.add(after)
+                for after in self._follows(todo.pop()) - visited:
+                    visited.add(after)
                     todo.append(after)
-            reach[state] = seen
+            reach[state] = visited
         return {
             state: frozenset(other for other in reached if state in reach[other])
             for state, reached in reach.items()
@@ -238,17 +238,17 @@ class Automaton:
 
     @cached_property
     def _ending(self):
-        """States in which a match that need not reach the end of the text has succeeded, whatever follows."""
+        """Returns the states in which a match that may end anywhere has succeeded, whatever follows."""
         return frozenset() if self.method == "fullmatch" else frozenset(filter(self._ends, self.loops))
 
     def _ends(self, state):
         node, before = self._read[state[0]][2], state[1]
         return all(self._ways(node, before, letter, self._greedy)[self._end] for letter in (*self.letters, END))
 
-    def trouble(self):
-        """Why a text can need more than linear time; None if none can."""
-        if self.troubles:
-            return self.troubles[0]
+    def problem(self):
+        """Returns why some text can need more than linear time. Returns None if every text takes linear time."""
+        if self.problems:
+            return self.problems[0]
         for state, together in self.loops.items():
             for letter, edges in self.steps[state].items():
                 for edge, ways in edges.items():
@@ -263,7 +263,7 @@ class Automaton:
         return None
 
     def _exponential(self, state):
-        seen, todo = set(), [(state, state, False)]
+        visited, todo = set(), [(state, state, False)]
         while todo:
             one, two, apart = todo.pop()
             for letter, edges in self.steps[one].items():
@@ -271,13 +271,13 @@ class Automaton:
                     after = ((left, letter), (right, letter), apart or left != right)
                     if after == (state, state, True):
                         return True
-                    if after not in seen and {after[0], after[1]} <= self.loops[state]:
-                        seen.add(after)
+                    if after not in visited and {after[0], after[1]} <= self.loops[state]:
+                        visited.add(after)
                         todo.append(after)
         return False
 
     def _polynomial(self, p, q):
-        goal, seen, todo = (p, q, q), set(), [(p, p, q)]
+        goal, visited, todo = (p, q, q), set(), [(p, p, q)]
         while todo:
             one, two, three = todo.pop()
             for letter, edges in self.steps[one].items():
@@ -287,11 +287,11 @@ class Automaton:
                         return True
                     # A loop that passes such a state is not tried again from the beginning.
                     within = after[0] in self.loops[p] and after[2] in self.loops[q] - self._ending
-                    if after not in seen and within:
-                        seen.add(after)
+                    if after not in visited and within:
+                        visited.add(after)
                         todo.append(after)
         return False
 
 
-def trouble(pattern, flags=0, method="fullmatch"):
-    return Automaton(pattern, flags, method).trouble()
+def problem(pattern, flags=0, method="fullmatch"):
+    return Automaton(pattern, flags, method).problem()

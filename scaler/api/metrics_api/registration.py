@@ -3,8 +3,9 @@
 If KEDA or prometheus-adapter holds the APIService, no HPA reaches Tidegate, and nothing fails: so it is read again and
 again, and each change is logged. Whether the Service answers is the API server's own check (`kubectl get apiservice`).
 
-Worked example: `standing(Holder("keda", "keda-operator-metrics-apiserver"), Holder("tidegate", "tidegate"))` is
-`RegistrationState.OTHER`; with None for the first it is `NONE`, and with None for the second `HELD`.
+Worked example: for `keda = ServiceReference("keda", "keda-operator-metrics-apiserver")` and
+`ours = ServiceReference("tidegate", "tidegate")`, `registration_state(keda, ours)` is `RegistrationState.OTHER`;
+`registration_state(None, ours)` is `NONE`, and `registration_state(keda, None)` is `HELD`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Registration(NamedTuple):
         return None if unknown else self.state is RegistrationState.OURS
 
 
-def standing(holder: ServiceReference | None, service: ServiceReference | None) -> RegistrationState:
+def registration_state(holder: ServiceReference | None, service: ServiceReference | None) -> RegistrationState:
     """holder: of an APIService; None if there is none. service: ours; None if not configured."""
     if holder is None:
         return RegistrationState.NONE
@@ -90,7 +91,7 @@ async def _read(
         holder = await services.holder(f"{version}.{group}")
     except ApiFailure as failed:
         return Registration(group, version, RegistrationState.UNKNOWN), failed.detail, not isinstance(failed, Forbidden)
-    return Registration(group, version, standing(holder, service), holder), "", False
+    return Registration(group, version, registration_state(holder, service), holder), "", False
 
 
 def _log(found: Registration, service: ServiceReference | None, problem: str) -> None:

@@ -24,7 +24,7 @@ from exporter.kubernetes.protocol import ApiFailure, CannotConnect, NotFound
 from exporter.kubernetes.resources import DEPLOYMENTS, RESOURCES, SCALEDJOBS, SCALEDOBJECTS, Resource
 from scaler.api.metrics_api.discovery import VERSIONS
 from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
-from scaler.api.metrics_api.registration import RegistrationState, standing
+from scaler.api.metrics_api.registration import RegistrationState, registration_state
 from scaler.config import Config, Kubernetes, MetricsApi, Peers
 
 from .check import Check, check_clock, fail, ok, warn
@@ -310,7 +310,7 @@ async def _check_registration(client: KubernetesClient, called: str, tidegate: S
         holder = await client.holder(called)
     except ApiFailure as failed:
         return warn(name, f"its provider is unknown: {failed.detail}", "add the missing permission above")
-    match standing(holder, tidegate):
+    match registration_state(holder, tidegate):
         case RegistrationState.OURS:
             return ok(name, f"{holder}, which is Tidegate")
         case RegistrationState.OTHER:

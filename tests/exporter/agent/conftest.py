@@ -1,4 +1,4 @@
-"""Sources on loopback that may misbehave, a clock that the test advances, and the command as a subprocess."""
+"""Runs sources on loopback that may fail, a clock that the test advances, and the command as a subprocess."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ PATIENCE_S = 30.0  # never waited for: only says which await hung
 
 
 class HandClock:
-    """Speaks `exporter.clock.Clock`; a sleep ends when the test says so."""
+    """Implements `exporter.clock.Clock`; only the test advances the time."""
 
     def __init__(self):
         self.time = 1000.0
@@ -54,8 +54,8 @@ async def clock():
     return HandClock()
 
 
-class Beside:
-    """An engine and a dcgm-exporter in a thread of their own. `page[path]`: a page, a status, or None to hang."""
+class ThreadedSources:
+    """Serves an engine and a dcgm-exporter in a separate thread. `page[path]`: a page, a status, or None to hang."""
 
     def __init__(self):
         self.page = {}
@@ -97,13 +97,13 @@ class Beside:
 
 @pytest.fixture
 def beside():
-    served = Beside()
+    served = ThreadedSources()
     yield served
     served.stop()
 
 
 class Command:
-    """A running `tidegate export`. `logs`: its log entries as dictionaries; other lines are in `noise`."""
+    """Runs `tidegate export`. logs: its log entries as dictionaries; noise: all other lines."""
 
     def __init__(self, file, environment, options):
         self.process = subprocess.Popen(
@@ -113,7 +113,7 @@ class Command:
         self.logs, self.noise = [], []
 
     def until(self, event, **fields):
-        """The first line from now on that says so."""
+        """Returns the next log entry with this event and these fields."""
         return self.until_any(event, **fields)
 
     def until_any(self, *events, **fields):
@@ -129,13 +129,13 @@ class Command:
 
     @property
     def status(self):
-        """VmRSS and the like, in KiB."""
+        """Returns the sizes in /proc/PID/status, such as VmRSS, in KiB."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines()
         return {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)
                 if rest.endswith(" kB")}  # fmt: skip
 
     def end(self, number=signal.SIGTERM):
-        """Its exit status; its last lines are in `logs` and `noise`."""
+        """Ends the command. Returns its exit status; its last lines are in `noise`."""
         self.process.send_signal(number)
         for line in self.process.stderr:
             self.noise.append(line.rstrip("\n"))
@@ -152,7 +152,7 @@ class Command:
 
 @pytest.fixture
 def export(tmp_path):
-    """`with export("listen: …", options=[…], TIDEGATE_…=…) as command:` the command with that configuration."""
+    """`with export("listen: …", options=[…], TIDEGATE_…=…) as command:` runs the command with that configuration."""
 
     def start(text, options=(), **environment):
         file = tmp_path / "export.yaml"
@@ -170,8 +170,8 @@ async def get():
         async def get(port, path, **headers):
             async with (
                 asyncio.timeout(PATIENCE_S),
-                session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as got,
+                session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as response,
             ):
-                return got.status, await got.text()
+                return response.status, await response.text()
 
         yield get

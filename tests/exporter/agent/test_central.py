@@ -1,4 +1,4 @@
-"""The daemon reads exports: a pod's queue, a node's GPUs, and no zero if a source is down."""
+"""The daemon reads exports: the queue of a pod and the GPUs of a node, and no zero if a source is down."""
 
 import numpy as np
 import pytest
@@ -42,13 +42,13 @@ def land(intake, target, at, *states):
     intake.land(target, Reader("tidegate").read(parse(page), at), at)
 
 
-def test_a_sidecar_exports_the_queue_of_its_pod(intake):
+def test_sidecar_exports_the_queue_of_its_pod(intake):
     land(intake, SIDECAR, NOW, SourceState("e", engine(3.0, 2.0, NOW - 4.0), up=True))
     queue = intake.totals(ROWS, NOW).readings
     assert (queue.waiting[0], queue.running[0], queue.pods_fresh[0], queue.measured_at[0]) == (3.0, 2.0, 1.0, NOW - 4.0)
 
 
-def test_an_engine_that_is_down_is_no_empty_queue(intake):
+def test_failed_engine_is_no_empty_queue(intake):
     samples_ = engine(3.0, 2.0, NOW)
     land(intake, SIDECAR, NOW, SourceState("e", samples_, up=True), SourceState("g", gpu(0.5, NOW), up=True))
     land(intake, SIDECAR, NOW + 5.0, SourceState("e", samples_, up=False), SourceState("g", gpu(0.5, NOW), up=True))
@@ -64,7 +64,7 @@ def test_old_values_in_a_new_response_are_old(intake):
     assert intake.stale(CHAT, NOW + 20.0) == (SIDECAR.url,)
 
 
-def test_a_node_exports_the_gpus_of_its_workloads(intake):
+def test_node_exports_the_gpus_of_its_workloads(intake):
     land(intake, NODE, NOW, SourceState("g", gpu(0.5, NOW), up=True))
     assert intake.totals(ROWS, NOW).readings.busiest_gpu[0] == 0.5
     with pytest.raises(SourcesDown):
@@ -74,7 +74,7 @@ def test_a_node_exports_the_gpus_of_its_workloads(intake):
     assert queue.gpus_stale[0]
 
 
-def test_a_sidecars_gpus_of_a_source_that_is_down_are_stale(intake):
+def test_gpus_of_a_failed_source_of_a_sidecar_are_stale(intake):
     land(intake, NODE, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True))
     later = NOW + 20.0
     land(
@@ -87,7 +87,7 @@ def test_a_sidecars_gpus_of_a_source_that_is_down_are_stale(intake):
     assert intake.totals(ROWS, later).readings.gpus_stale[0]
 
 
-def test_a_sidecar_exports_the_gpus_of_its_pod(intake):
+def test_sidecar_exports_the_gpus_of_its_pod(intake):
     land(
         intake, SIDECAR, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True)
     )
@@ -106,7 +106,7 @@ def test_a_sidecar_exports_the_gpus_of_its_pod(intake):
     assert (bool(queue.gpus_stale[0]), float(queue.pods_fresh[0])) == (True, 1.0)
 
 
-def test_a_tenant_exports_only_its_own_gpus(intake):
+def test_tenant_exports_only_its_gpus(intake):
     stranger = Target("http://10.0.0.8:9410/metrics", "tidegate", Role.PODS, CHAT, pod=PodKey("ai", "chat-1"))
     land(
         intake,
@@ -118,7 +118,7 @@ def test_a_tenant_exports_only_its_own_gpus(intake):
     assert np.isnan(intake.totals(ROWS, NOW).readings.busiest_gpu[0])
 
 
-def test_a_sidecars_gpus_end_with_its_pod(intake):
+def test_gpus_of_a_sidecar_end_with_its_pod(intake):
     land(
         intake, SIDECAR, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True)
     )

@@ -1,4 +1,4 @@
-"""The command in its own process: its response, its memory, its end."""
+"""`tidegate export` runs as a process: its responses, its memory, and its exit."""
 
 import asyncio
 import compileall
@@ -48,7 +48,7 @@ def gpus_of(beside):
     return f'gpus: {{url: "{beside.url("metrics")}"}}\n'
 
 
-async def test_a_sidecar_exports_its_pods_queue_and_gpus(export, beside, get):
+async def test_sidecar_exports_the_queue_and_gpus_of_its_pod(export, beside, get):
     beside.page |= {"engine": VLLM, "metrics": dcgm("chat-0", "chat-1")}
     text = LISTEN + engine_of(beside) + f"gpus: {{node_port: {beside.port}, of: pod}}\n"
     pod = {"TIDEGATE_NODE_IP": "127.0.0.1", "TIDEGATE_POD_NAMESPACE": "ai", "TIDEGATE_POD_NAME": "chat-1"}
@@ -64,7 +64,7 @@ async def test_a_sidecar_exports_its_pods_queue_and_gpus(export, beside, get):
     assert (values[Queue("m")][Quantity.REQUESTS_WAITING], values[gpu][Quantity.GPU_ENGINE_ACTIVE]) == (3.0, 0.5)
 
 
-async def test_a_node_exports_all_gpus(export, beside, get):
+async def test_node_exports_all_gpus(export, beside, get):
     beside.page["metrics"] = dcgm("chat-0", "chat-1", "summary-0")
     with export(LISTEN + gpus_of(beside)) as command:
         port = command.until("listening")["port"]
@@ -73,7 +73,7 @@ async def test_a_node_exports_all_gpus(export, beside, get):
     assert {gpu.pods[0].pod for gpu in read(page)} == {"chat-0", "chat-1", "summary-0"}
 
 
-async def test_a_hanging_engine_does_not_delay_the_response(export, beside, get):
+async def test_hanging_engine_does_not_delay_the_response(export, beside, get):
     beside.page |= {"engine": None, "metrics": dcgm("chat-0")}
     with export(LISTEN + engine_of(beside) + gpus_of(beside)) as command:
         port = command.until("listening")["port"]
@@ -81,17 +81,17 @@ async def test_a_hanging_engine_does_not_delay_the_response(export, beside, get)
         command.until("source does not answer", source=beside.url("engine"), kind="timeout")
         _, page = await get(port, "/metrics")
         ready, _ = await get(port, "/readyz")
-        live, words = await get(port, "/livez?verbose")
+        live, body = await get(port, "/livez?verbose")
     assert f'tidegate_export_source_up{{source="{beside.url("engine")}"}} 0.0\n' in page
     assert "requests_waiting" not in page
     assert [gpu.uuid for gpu in read(page)] == ["GPU-0"]
-    # A sidecar that were not ready would take its engine out of the Service.
-    assert (ready, live, words) == (200, 200, "[+] sources ok\nok\n")
+    # An unready sidecar would remove its engine from the Service.
+    assert (ready, live, body) == (200, 200, "[+] sources ok\nok\n")
 
 
-async def test_the_process_stays_small_and_imports_only_what_it_needs(export, beside, get):
-    for room in ("exporter", "scaler"):  # as they are once installed: a compiler's memory is none of the command's
-        compileall.compile_dir(ROOT / room, quiet=1)
+async def test_process_stays_small_and_imports_only_what_it_needs(export, beside, get):
+    for package in ("exporter", "scaler"):  # like installed packages: compilation needs memory too
+        compileall.compile_dir(ROOT / package, quiet=1)
     beside.page |= {"engine": VLLM, "metrics": dcgm(*(f"chat-{n}" for n in range(8)))}
     text = LISTEN + engine_of(beside) + gpus_of(beside)
     with export(text, options=["-X", "importtime"]) as command:
@@ -133,11 +133,11 @@ async def test_sigterm_ends_the_process_with_status_zero(export, beside):
     assert any('"stopped"' in line for line in command.noise)
 
 
-def test_a_port_in_use_is_an_error(export, beside):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_port_in_use_is_an_error(export, beside):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         with export(f"listen: 127.0.0.1:{port}\nengines: [{{kind: vllm}}]\n") as command:
             assert command.process.wait(30) == 1
             assert command.process.stderr.read() == f"Error: listen: 127.0.0.1:{port} is already in use\n"
@@ -151,23 +151,23 @@ def test_a_port_in_use_is_an_error(export, beside):
         ("", "{file}:1:1: must not be empty: see docs/how-to/collect-only.md for its keys"),
     ],
 )
-def test_an_invalid_configuration_is_rejected_with_its_place(export, tmp_path, text, expected):
+def test_invalid_configuration_is_rejected_with_its_position(export, tmp_path, text, expected):
     with export(text) as command:
         assert command.process.wait(30) == 78
         assert command.process.stderr.read().startswith(expected.format(file=tmp_path / "export.yaml"))
 
 
-async def test_nvml_is_a_source_like_any_other(export, get):
+async def test_nvml_is_a_source(export, get):
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (pip install nvidia-ml-py)")
     with export(LISTEN + "gpus: {nvml: true}\n") as command:
         port = command.until("listening")["port"]
         entry = command.until_any("source answers", "source does not answer")
         _, page = await get(port, "/metrics")
-    up = float(entry["event"] == "source answers")  # no driver is here but on machines with a GPU
+    up = float(entry["event"] == "source answers")  # only machines with a GPU have a driver
     assert f'tidegate_export_source_up{{source="nvml"}} {up}\n' in page
 
 
-def test_nvml_without_its_library_is_a_bad_configuration(export, tmp_path):
+def test_nvml_without_its_library_is_a_configuration_error(export, tmp_path):
     without = tmp_path / "without"
     without.mkdir()
     (without / "pynvml.py").write_text("raise ImportError")

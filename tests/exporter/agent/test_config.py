@@ -1,4 +1,4 @@
-"""The configuration of `tidegate export`, and its errors."""
+"""The configuration of `tidegate export` is parsed with defaults and precise errors."""
 
 from textwrap import dedent
 
@@ -52,7 +52,7 @@ def read(text, environment=None) -> ExportConfig:
         ),
     ],
 )  # fmt: skip
-def test_an_invalid_configuration_is_reported_with_its_place(text, expected):
+def test_invalid_configuration_is_reported_with_its_position(text, expected):
     assert [line[: len(f"e.yaml:{begins}")] for line, begins in zip(problems(text), expected, strict=True)] == [
         f"e.yaml:{begins}" for begins in expected
     ]
@@ -77,7 +77,7 @@ def test_environment_variables_are_required_at_run_time_only():
         ('engines: [{kind: triton, url: "https://engine:9000/m"}]', "https://engine:9000/m"),
     ],
 )
-def test_an_engine_has_the_default_address_of_its_kind(text, address):
+def test_engine_has_the_default_address_of_its_kind(text, address):
     assert read(text).engines[0].address == address
 
 
@@ -90,7 +90,7 @@ def test_an_engine_has_the_default_address_of_its_kind(text, address):
         ("gpus: {nvml: true}", "", None),
     ],
 )
-def test_the_nodes_exporter_has_the_nodes_address(text, node, address):
+def test_exporter_of_the_node_has_the_nodes_address(text, node, address):
     environment = {"TIDEGATE_NODE_IP": node}
     assert read(text, environment).gpus.address(environment) == address
 
@@ -111,7 +111,7 @@ def test_check_detects_the_kind_of_configuration(text, meant):
     assert is_export(dedent(text)) is meant
 
 
-def test_check_reads_it_beside_others(tmp_path):
+def test_check_reads_it_with_other_files(tmp_path):
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(dedent(SIDECAR))
     bad.write_text("engines: [{kind: vlm}]")

@@ -1,4 +1,4 @@
-"""docs/how-to/collect-only.md agrees with the code."""
+"""docs/how-to/collect-only.md matches the code."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import defaults_of
 
 DOCS = (Path(__file__).parents[3] / "docs/how-to/collect-only.md").read_text(encoding="utf-8")
-# Described in docs/reference/configuration.md, to which the row links.
+# Described in docs/reference/configuration.md, which the row links.
 ELSEWHERE = ("access.", "log.")
 
 
@@ -23,9 +23,9 @@ def keys(section, prefix=""):
             yield from keys(inner, f"{prefix}{name}.0." if is_list else f"{prefix}{name}.")
 
 
-def test_every_key_is_in_the_table():
-    wanted = [key for key in keys(ExportConfig) if not any(part in key for part in ELSEWHERE)]
-    assert [key for key in wanted if key not in ("scrape", "log") and f"| `{key}` |" not in DOCS] == []
+def test_every_key_is_documented():
+    required = [key for key in keys(ExportConfig) if not any(part in key for part in ELSEWHERE)]
+    assert [key for key in required if key not in ("scrape", "log") and f"| `{key}` |" not in DOCS] == []
 
 
 @pytest.mark.parametrize(("key", "default"), [
@@ -34,11 +34,11 @@ def test_every_key_is_in_the_table():
     ("scrape.timeout", defaults_of(ExportConfig)["scrape"]["timeout"]),
     ("scrape.body_limit", defaults_of(ExportConfig)["scrape"]["body_limit"]),
 ])  # fmt: skip
-def test_the_defaults_are_the_models(key, default):
+def test_documented_defaults_are_those_of_the_model(key, default):
     assert f"| `{key}` | `{default}` |" in DOCS
 
 
 def test_documented_families_are_exported():
-    known = {name for row in own.EXPORT.rows for name in row.names}
-    known |= {f"{own.PREFIX}source_{name}_total" for name in ("scrapes", "failures", "dropped_lines")}
-    assert set(re.findall(rf"{own.PREFIX}\w+", DOCS)) <= known
+    exported = {name for row in own.EXPORT.rows for name in row.names}
+    exported |= {f"{own.PREFIX}source_{name}_total" for name in ("scrapes", "failures", "dropped_lines")}
+    assert set(re.findall(rf"{own.PREFIX}\w+", DOCS)) <= exported

@@ -1,4 +1,4 @@
-"""The output of `tidegate read -o json`, for whole responses."""
+"""`tidegate read -o json` describes whole responses."""
 
 import json
 import textwrap
@@ -15,7 +15,7 @@ def view(text):
     return describe(Reader("auto").read(page, 1000.0), page)
 
 
-def test_a_gpu_response_is_described_in_every_field():
+def test_gpu_response_is_described_in_every_field():
     assert view(
         """
         DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0",container="c"} 57
@@ -62,7 +62,7 @@ def test_a_gpu_response_is_described_in_every_field():
     }
 
 
-def test_an_engine_response_is_described_in_every_field():
+def test_engine_response_is_described_in_every_field():
     assert view(
         """
         vllm:num_requests_waiting{model_name="m",engine="0"} 2.0
@@ -113,20 +113,20 @@ def test_an_engine_response_is_described_in_every_field():
         ),
     ],
 )
-def test_waiting_of_a_pool_is_that_of_engines_and_gateway(lines, waiting):
+def test_waiting_of_a_pool_is_the_sum_of_engines_and_gateway(lines, waiting):
     (queue,) = view("\n".join("inference_" + line.replace("'", '"') for line in lines))["queues"]
     assert queue["name"] == "p"
     assert queue["waiting"] == waiting
 
 
-def test_the_description_is_json_without_nan():
+def test_description_is_json_without_nan():
     text = view('vllm:num_requests_waiting{model_name="m"} NaN\nDCGM_FI_DEV_FB_USED 1\n')
     assert json.loads(json.dumps(text, allow_nan=False)) == text
 
 
-def test_a_dropped_line_is_listed_once():
+def test_dropped_line_is_listed_once():
     assert [entry["line"] for entry in view("oops\nvllm:num_requests_waiting 1\n")["dropped"]] == [1]
 
 
-def test_an_empty_response_is_described_as_empty():
+def test_empty_response_is_described_as_empty():
     assert view("") == {"kind": "auto", "queues": [], "gpus": [], "dropped": []}

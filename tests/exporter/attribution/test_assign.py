@@ -1,4 +1,4 @@
-"""Which GPUs of a response are attributed to a workload."""
+"""The GPUs of a response are attributed to workloads through their pods."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ EMBED = WorkloadKey("ai", "embed")
 
 
 def owner(pod, at=0.0):
-    """Pods are named after their workload: chat-0, embed-1; everything else is nobody's."""
+    """Returns the workload of pods such as chat-0 and embed-1; other pods have none."""
     return {"chat": (CHAT,), "embed": (EMBED,), "twin": (CHAT, EMBED)}.get(pod.pod.split("-")[0], ())
 
 
@@ -23,30 +23,30 @@ def shares(*subjects):
     return assign(Samples("dcgm", subjects, (), np.empty((rows, 0)), np.zeros(rows)), owner)
 
 
-def test_a_gpu_of_one_pod_is_exclusive():
+def test_gpu_of_one_pod_is_exclusive():
     assert shares(gpu(Attribution.EXCLUSIVE, "chat-0"), gpu(Attribution.MIG, "embed-0", instance="3")) == {
         CHAT: Share(exclusive=(0,), shared=()),
         EMBED: Share(exclusive=(1,), shared=()),
     }
 
 
-def test_a_gpu_shared_by_two_workloads_is_exclusive_to_neither():
+def test_gpu_shared_by_two_workloads_is_exclusive_to_neither():
     assert shares(gpu(Attribution.DEVICE, "chat-0", "embed-0")) == {
         CHAT: Share(exclusive=(), shared=(0,)),
         EMBED: Share(exclusive=(), shared=(0,)),
     }
 
 
-def test_a_gpu_shared_with_a_foreign_pod_is_not_exclusive():
+def test_gpu_shared_with_a_foreign_pod_is_not_exclusive():
     assert shares(gpu(Attribution.PROCESS, "chat-0", "stranger-0")) == {CHAT: Share(exclusive=(), shared=(0,))}
 
 
-def test_a_gpu_shared_by_replicas_of_one_workload_is_exclusive():
+def test_gpu_shared_by_replicas_of_one_workload_is_exclusive():
     assert shares(gpu(Attribution.DEVICE, "chat-0", "chat-1")) == {CHAT: Share(exclusive=(0,), shared=())}
     assert shares(gpu(Attribution.PROCESS, "chat-0", "chat-1")) == {CHAT: Share(exclusive=(0,), shared=())}
 
 
-def test_a_shared_device_with_one_named_pod_is_not_exclusive():
+def test_shared_device_with_one_named_pod_is_not_exclusive():
     assert shares(gpu(Attribution.DEVICE, "chat-0")) == {CHAT: Share(exclusive=(), shared=(0,))}
 
 

@@ -1,4 +1,4 @@
-"""GPUs whose pod label disappears or alternates."""
+"""A GPU whose pod label disappears or alternates keeps the right pods."""
 
 import numpy as np
 import pytest
@@ -27,14 +27,14 @@ def never_owned(pod, at):
     return ()
 
 
-def test_a_gpu_without_a_label_for_a_moment_keeps_its_pod():
+def test_gpu_without_a_label_for_a_moment_keeps_its_pod():
     labels = Labels()
     labels.resolve(page(gpu(POD)), always_owned, 100.0)
     assert labels.resolve(page(gpu()), always_owned, 115.0).subjects == (gpu(POD),)
     assert labels.resolve(page(gpu(POD)), always_owned, 130.0).subjects == (gpu(POD),)
 
 
-def test_a_gpu_without_a_label_keeps_its_pod_while_the_pod_lives():
+def test_gpu_without_a_label_keeps_its_pod_while_the_pod_lives():
     labels = Labels()
     labels.resolve(page(gpu(POD)), always_owned, 100.0)
     assert labels.resolve(page(gpu()), always_owned, 100.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(POD),)
@@ -43,13 +43,13 @@ def test_a_gpu_without_a_label_keeps_its_pod_while_the_pod_lives():
     assert labels.lost_at == {}
 
 
-def test_a_series_never_outlives_its_pod():
+def test_series_never_outlives_its_pod():
     labels = Labels()
     labels.resolve(page(gpu(POD)), always_owned, 100.0)
     assert labels.resolve(page(gpu()), lambda pod, at: (), 101.0).subjects == (gpu(),)
 
 
-def test_a_gpu_of_another_pod_belongs_to_it_at_once():
+def test_gpu_of_another_pod_belongs_to_it_at_once():
     labels = Labels()
     labels.resolve(page(gpu(POD)), always_owned, 100.0)
     assert labels.resolve(page(gpu(OTHER)), always_owned, 105.0).subjects == (gpu(OTHER),)
@@ -57,7 +57,7 @@ def test_a_gpu_of_another_pod_belongs_to_it_at_once():
 
 
 @pytest.mark.parametrize("stranger", [gpu(uuid="GPU-2"), gpu(instance="3"), Queue("m")])
-def test_a_label_belongs_to_one_gpu_or_instance(stranger):
+def test_label_belongs_to_one_gpu_or_instance(stranger):
     labels = Labels()
     labels.resolve(page(gpu(POD)), always_owned, 100.0)
     assert labels.resolve(page(stranger), always_owned, 101.0).subjects == (stranger,)
@@ -72,14 +72,14 @@ THIRD = PodKey("ai", "code-0")
 
 
 def resolved(labels, *pods, at=100.0, every=5.0, owners=always_owned):
-    """The last of several pages, one for each pod: whose the GPU is."""
+    """Resolves one page per pod. Returns the attribution and the pods of the last one."""
     for turn, pod in enumerate(pods):
-        (found,) = labels.resolve(page(gpu(pod)), owners, at + every * turn).subjects
-    return found.attribution, found.pods
+        (gpu_subject,) = labels.resolve(page(gpu(pod)), owners, at + every * turn).subjects
+    return gpu_subject.attribution, gpu_subject.pods
 
 
-def test_a_label_that_alternates_is_a_shared_gpu():
-    """Time-slicing without --kubernetes-virtual-gpus: one pod is named, and it changes."""
+def test_label_that_alternates_is_a_shared_gpu():
+    """With time-slicing but without --kubernetes-virtual-gpus, the label names one pod at a time."""
     assert resolved(Labels(), POD, OTHER) == (Attribution.EXCLUSIVE, (OTHER,))
     assert resolved(Labels(), POD, OTHER, POD) == (Attribution.DEVICE, (POD, OTHER))
     assert resolved(Labels(), POD, OTHER, POD, POD) == (Attribution.DEVICE, (POD, OTHER))
@@ -89,18 +89,18 @@ def test_all_alternating_pods_share_the_gpu():
     assert resolved(Labels(), POD, OTHER, THIRD, POD) == (Attribution.DEVICE, (POD, THIRD, OTHER))
 
 
-def test_a_pod_that_returns_late_does_not_share():
+def test_pod_that_returns_late_does_not_share():
     assert resolved(Labels(), POD, OTHER, POD, every=LABEL_MEMORY_S + 1.0) == (Attribution.EXCLUSIVE, (POD,))
 
 
-def test_a_gpu_with_a_constant_label_is_not_shared_any_more():
+def test_gpu_with_a_constant_label_becomes_exclusive():
     labels = Labels()
     resolved(labels, POD, OTHER, POD, at=100.0)
     assert resolved(labels, POD, at=110.0 + SHARING_MEMORY_S) == (Attribution.DEVICE, (POD, OTHER))
     assert resolved(labels, POD, at=110.1 + SHARING_MEMORY_S) == (Attribution.EXCLUSIVE, (POD,))
 
 
-def test_a_new_pod_on_a_formerly_shared_gpu_is_exclusive():
+def test_new_pod_on_a_formerly_shared_gpu_is_exclusive():
     labels = Labels()
     resolved(labels, POD, OTHER, POD)
     assert resolved(labels, THIRD, at=120.0) == (Attribution.EXCLUSIVE, (THIRD,))

@@ -1,4 +1,4 @@
-"""Pods that are known by their UIDs get their names."""
+"""Pods that are identified by UIDs get their names."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def names(pod):
     return CHAT if pod == UID else pod
 
 
-def test_a_uid_is_replaced_by_a_name_in_pods_and_parts():
+def test_uid_is_replaced_by_a_name_in_pods_and_parts():
     shared = Gpu("GPU-1", attribution=Attribution.PROCESS, pods=(UID, CODE), parts=(Part(UID, 0.5, 1.0),))
 
     [gpu] = named(page(shared), names).subjects
     assert (gpu.pods, gpu.parts) == ((CHAT, CODE), (Part(CHAT, 0.5, 1.0),))
 
 
-def test_an_unknown_uid_stays_unchanged():
+def test_unknown_uid_stays_unchanged():
     stranger = Gpu("GPU-1", pods=(PodKey("", "uid-2"),))
 
     assert named(page(stranger), names).subjects == (stranger,)

@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, by its name."""
+"""The workload of a pod is derived from its name."""
 
 import re
 
@@ -59,30 +59,30 @@ def test_two_workloads_of_similar_names_have_separate_pods():
     assert owner("chat-7d9f8b6c5d-x2k9q", CANARY, CHAT) == CHAT
 
 
-def test_the_same_name_in_another_namespace_is_another_workload():
+def test_same_name_in_another_namespace_is_another_workload():
     assert owner_of(PodKey("dev", "chat-0"), [(CHAT, None)]) is None
 
 
-def test_a_pattern_replaces_the_default():
+def test_pattern_replaces_the_default():
     assert owner("llm-decode-abc", (CHAT, "llm-decode-*")) == CHAT
     assert owner("chat-0", (CHAT, "llm-decode-*")) is None
 
 
-def test_the_longer_of_two_matches_counts():
+def test_longer_of_two_matches_counts():
     assert owner("chat-canary-0", (CHAT, "chat*"), CANARY) == CANARY
     assert owner("chat-canary-0", CANARY, (CHAT, "chat*")) == CANARY
     group = WorkloadKey("ai", "chat-0")
     assert owner("chat-0-1", CHAT, group) == group
 
 
-def test_a_pod_of_no_workload_has_no_owner():
+def test_pod_of_no_workload_has_no_owner():
     assert owner("web-0", CHAT, CANARY) is None
     assert owner("web-0") is None
 
 
 @settings(max_examples=100, deadline=None)
 @given(names, names, st.text(LETTERS, min_size=8, max_size=10), st.text(LETTERS, min_size=5, max_size=5))
-def test_a_deployments_pod_belongs_to_it_and_to_no_other(name, other, template, suffix):
+def test_deployments_pod_belongs_to_it_and_to_no_other(name, other, template, suffix):
     mine, theirs = WorkloadKey("ai", name), WorkloadKey("ai", other)
     assert owner(f"{name}-{template}-{suffix}", mine) == mine
     if not name.startswith(other):

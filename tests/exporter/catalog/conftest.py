@@ -1,4 +1,4 @@
-"""Responses as text, read as the daemon reads them: the real parser, then the catalog."""
+"""Reads responses as the daemon does: the real parser, then the catalog."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _page(text):
 
 @pytest.fixture
 def page():
-    """Text to Page; indentation and a leading newline do not count."""
+    """`page(text)`: the Page; indentation and a leading newline are removed."""
     return _page
 
 
 @pytest.fixture
 def read():
-    """Text to Samples, received at 1000.0. Without the lines that a daemon leaves out, they are the same."""
+    """`read(text, kind)`: the Samples, received at 1000.0. Checks that the daemon's line selection changes nothing."""
 
     def read(text, kind="auto"):
         samples = Reader(kind).read(_page(text), RECEIVED_AT)
@@ -44,7 +44,7 @@ def read():
 
 @pytest.fixture
 def cell():
-    """cell(samples, "name" or ("uuid", instance), quantity): one number; NaN where the page does not say."""
+    """cell(samples, "name" or ("uuid", instance), quantity): one number; NaN if it is unknown."""
 
     def cell(samples, key, quantity):
         keys = [_key(subject) for subject in samples.subjects]

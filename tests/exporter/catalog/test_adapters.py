@@ -1,4 +1,4 @@
-"""LoRA adapters of one engine add up unless a model is configured; then only that model counts."""
+"""LoRA adapters of one engine add up; if a model is configured, only that model counts."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def in_hand(samples_, model=None):
     return page.values[[Column.WAITING, Column.RUNNING]].tolist()
 
 
-def test_an_engine_that_counts_its_adapters_under_the_base_model_is_read_as_it_is(samples):
+def test_adapters_counted_under_the_base_model_are_one_queue(samples):
     samples_ = samples(VLLM, "vllm")
     assert samples_.subjects == (Queue("base"),)
     assert in_hand(samples_) == in_hand(samples_, "base") == [3.0, 8.0]
@@ -39,15 +39,15 @@ def test_an_engine_that_counts_its_adapters_under_the_base_model_is_read_as_it_i
     ("vllm", SGLANG.replace("sglang:num_queue_reqs", "vllm:num_requests_waiting")
                    .replace("sglang:num_running_reqs", "vllm:num_requests_running")),
 ])  # fmt: skip
-def test_without_a_model_all_adapters_of_a_page_add_up(samples, kind, text):
+def test_all_adapters_of_a_page_add_up_without_a_model(samples, kind, text):
     assert in_hand(samples(text, kind)) == [7.0, 70.0]
 
 
-def test_a_selected_model_is_its_label_set_alone(samples):
+def test_selected_model_is_only_its_label_set(samples):
     samples_ = samples(SGLANG, "sglang")
     assert (in_hand(samples_, "base"), in_hand(samples_, "sql")) == ([1.0, 10.0], [2.0, 20.0])
 
 
-def test_the_names_of_adapters_in_labels_are_no_number_of_requests(samples):
+def test_adapter_info_series_is_no_number_of_requests(samples):
     samples_ = samples(VLLM, "vllm")
     assert set(samples_.quantities) == {Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING}

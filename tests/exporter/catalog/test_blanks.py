@@ -1,4 +1,4 @@
-"""Invalid values: DCGM's marks, glitches, NaN, and lines that are no samples."""
+"""Invalid values are unknown: DCGM's marks, glitches, NaN, and lines that are no samples."""
 
 from math import isnan
 
@@ -23,7 +23,7 @@ FP64_MARKS = [f"{140737488355328 + n}.000000" for n in range(4)]
         ("DCGM_FI_DEV_XID_ERRORS", Q.GPU_XID),
     ],
 )
-def test_a_mark_for_no_value_is_unknown_and_dropped_with_its_reason(read, cell, mark, field, quantity):
+def test_mark_for_no_value_is_unknown_and_dropped_with_its_reason(read, cell, mark, field, quantity):
     samples = read(f'{field}{{UUID="g"}} {mark}\n')
     assert isnan(cell(samples, "g", quantity))
     ((number, reason),) = samples.dropped
@@ -32,7 +32,7 @@ def test_a_mark_for_no_value_is_unknown_and_dropped_with_its_reason(read, cell, 
     assert reason.endswith("is DCGM's 'no value' mark")
 
 
-def test_a_mark_is_named_with_its_field_and_line(read):
+def test_dropped_mark_has_its_field_and_line(read):
     samples = read(
         """
         DCGM_FI_DEV_SM_CLOCK{gpu="0", UUID="g"} 139
@@ -50,7 +50,7 @@ def test_fields_that_are_not_used_are_checked_too(read, mark):
     assert len(read(f'DCGM_FI_DEV_VIDEO_CLOCK{{UUID="g"}} {mark}\n').dropped) == 1
 
 
-def test_a_counter_may_count_to_an_int32_mark(read, cell):
+def test_counter_may_count_to_an_int32_mark(read, cell):
     samples = read(
         """
         # TYPE DCGM_FI_DEV_PCIE_REPLAY_COUNTER counter
@@ -63,7 +63,7 @@ def test_a_counter_may_count_to_an_int32_mark(read, cell):
 
 
 @pytest.mark.parametrize("glitch", ["1000", "4294967295", "101", "-1"])
-def test_a_glitch_of_utilization_is_dropped_with_its_range(read, cell, glitch):
+def test_glitch_of_utilization_is_dropped_with_its_range(read, cell, glitch):
     samples = read(f'DCGM_FI_DEV_GPU_UTIL{{UUID="a"}} {glitch}\nDCGM_FI_DEV_GPU_UTIL{{UUID="b"}} 40\n')
     assert isnan(cell(samples, "a", Q.GPU_UTILIZATION))
     assert cell(samples, "b", Q.GPU_UTILIZATION) == 0.4
@@ -71,7 +71,7 @@ def test_a_glitch_of_utilization_is_dropped_with_its_range(read, cell, glitch):
 
 
 @pytest.mark.parametrize("value", ["1.6", "-0.1"])
-def test_an_impossible_ratio_is_dropped(read, cell, value):
+def test_impossible_ratio_is_dropped(read, cell, value):
     samples = read(f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{UUID="g"}} {value}\n')
     assert isnan(cell(samples, "g", Q.GPU_ENGINE_ACTIVE))
     assert samples.dropped == (Dropped(1, f"DCGM_FI_PROF_GR_ENGINE_ACTIVE: {value} is outside 0..1.5"),)
@@ -83,7 +83,7 @@ def test_nan_is_no_value(read, cell):
     assert samples.dropped == (Dropped(1, "DCGM_FI_DEV_POWER_USAGE: no value (NaN)"),)
 
 
-def test_a_line_that_is_no_sample_costs_only_itself(read, cell):
+def test_line_that_is_no_sample_costs_only_itself(read, cell):
     samples = read(
         """
         DCGM_FI_DEV_POWER_USAGE{UUID="g"} ERROR - FAILED TO CONVERT TO STRING
@@ -95,14 +95,14 @@ def test_a_line_that_is_no_sample_costs_only_itself(read, cell):
     assert [line for line, _ in samples.dropped] == [1]
 
 
-def test_a_mark_never_reaches_another_gpus_number(read, cell):
+def test_mark_does_not_affect_another_gpu(read, cell):
     samples = read('DCGM_FI_DEV_FB_USED{UUID="a"} 9223372036854775794\nDCGM_FI_DEV_FB_USED{UUID="b"} 10\n')
     assert isnan(cell(samples, "a", Q.GPU_MEMORY_USED))
     assert cell(samples, "b", Q.GPU_MEMORY_USED) == 10 * 2.0**20
 
 
 @pytest.mark.parametrize("value", ["-1", "NaN", "+Inf"])
-def test_an_impossible_queue_is_unknown_and_not_zero(read, cell, value):
+def test_impossible_queue_is_unknown_and_not_zero(read, cell, value):
     samples = read(f'vllm:num_requests_waiting{{model_name="m"}} {value}\n')
     assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
     assert len(samples.dropped) == 1

@@ -1,4 +1,4 @@
-"""Queues of brokers."""
+"""Queues are read from the exporters of message brokers."""
 
 from math import isnan
 
@@ -29,14 +29,14 @@ def test_redis_lists_and_stream_groups_are_queues(read, cell):
     assert cell(samples, "events/workers", Q.REQUESTS_RUNNING) == 3.0
 
 
-def test_a_redis_key_is_named_with_its_database_only_if_two_have_it(read):
+def test_redis_key_is_named_with_its_database_only_if_two_have_it(read):
     samples = read(
         'redis_key_size{db="db0",key="a"} 1\nredis_key_size{db="db1",key="a"} 2\nredis_key_size{key="b"} 3\n'
     )
     assert samples.subjects == (Queue("db0/a"), Queue("db1/a"), Queue("b"))
 
 
-def test_a_redis_exporter_that_checks_no_keys_has_no_queues(read):
+def test_redis_exporter_without_checked_keys_has_no_queues(read):
     samples = read("redis_up 1\nredis_connected_clients 4\n")
     assert samples.kind == "redis_exporter"
     assert samples.subjects == ()
@@ -64,7 +64,7 @@ def test_tasks_of_celery_without_a_queue_belong_to_the_only_queue(read, cell):
     assert cell(samples, "celery", Q.REQUESTS_FAILED) == 4.0
 
 
-def test_tasks_of_celery_without_a_queue_are_left_out_if_there_are_several(read, cell):
+def test_tasks_of_celery_without_a_queue_are_ignored_if_there_are_several(read, cell):
     samples = read(CELERY + '    celery_queue_length{queue_name="mail"} 0\n')
     assert set(samples.subjects) == {Queue("celery"), Queue("mail")}
     assert isnan(cell(samples, "celery", Q.REQUESTS_RUNNING))
@@ -72,11 +72,11 @@ def test_tasks_of_celery_without_a_queue_are_left_out_if_there_are_several(read,
     assert cell(samples, "mail", Q.REQUESTS_WAITING) == 0.0
 
 
-def test_tasks_of_a_queue_whose_length_nobody_prints_make_no_queue(read):
+def test_celery_tasks_without_a_queue_length_make_no_queue(read):
     assert read('celery_task_succeeded_total{name="t",queue_name="gone"} 1\n').subjects == ()
 
 
-def test_rqs_finished_jobs_are_no_counter(read, cell):
+def test_finished_jobs_of_rq_are_no_counter(read, cell):
     samples = read(
         """
         rq_workers{name="w",queues="default",state="busy"} 1.0
@@ -102,7 +102,7 @@ def test_rqs_finished_jobs_are_no_counter(read, cell):
         ("rabbitmq_queue_messages_ready", "rabbitmq_queue_messages_unacknowledged"),
     ],
 )
-def test_rabbitmqs_queues_are_read_from_each_of_its_endpoints(read, cell, ready, unacked):
+def test_queues_of_rabbitmq_are_read_from_each_endpoint(read, cell, ready, unacked):
     samples = read(
         f"""
         rabbitmq_identity_info{{rabbitmq_node="rabbit@a"}} 1
@@ -118,7 +118,7 @@ def test_rabbitmqs_queues_are_read_from_each_of_its_endpoints(read, cell, ready,
     assert cell(samples, "mail", Q.REQUESTS_WAITING) == 0.0
 
 
-def test_rabbitmqs_aggregated_metrics_name_no_queue(read, cell):
+def test_aggregated_metrics_of_rabbitmq_have_no_queue(read, cell):
     samples = read("rabbitmq_queue_messages_ready 4\nrabbitmq_queue_messages_unacked 1\n")
     assert samples.subjects == (Queue("default"),)
     assert cell(samples, "default", Q.REQUESTS_WAITING) == 4.0
@@ -146,7 +146,7 @@ def test_only_the_leader_of_a_consumers_replicas_counts(read, cell, family):
     assert cell(samples, "workers", Q.REQUESTS_RUNNING) == 9.0
 
 
-def test_a_followers_zero_is_no_empty_queue(read, cell):
+def test_zero_of_a_follower_is_no_empty_queue(read, cell):
     assert isnan(cell(read(nats("num_pending", "false", 0)), "workers", Q.REQUESTS_WAITING))
 
 
@@ -155,7 +155,7 @@ def test_replicas_without_a_leader_label_all_count(read, cell):
     assert cell(samples, "workers", Q.REQUESTS_WAITING) == 3.0
 
 
-def test_kafkas_partitions_add_up_and_the_printed_sum_is_not_added(read, cell):
+def test_partitions_of_kafka_add_up_without_the_exported_sum(read, cell):
     samples = read(
         """
         kafka_brokers 3
@@ -170,7 +170,7 @@ def test_kafkas_partitions_add_up_and_the_printed_sum_is_not_added(read, cell):
     assert cell(samples, "g/t", Q.REQUESTS_WAITING) == 7.0
 
 
-def test_a_kafka_partition_without_a_committed_offset_makes_the_lag_unknown_and_not_smaller(read, cell):
+def test_kafka_partition_without_a_committed_offset_makes_the_lag_unknown_and_not_smaller(read, cell):
     samples = read(
         """
         kafka_consumergroup_lag{consumergroup="g",partition="0",topic="t"} 3
@@ -190,9 +190,9 @@ def test_a_kafka_partition_without_a_committed_offset_makes_the_lag_unknown_and_
         'kafka_consumergroup_lag_sum{consumergroup="g",topic="t"} 7',
     ],
 )
-def test_every_exporters_name_of_the_kafka_lag_is_read(read, cell, line):
+def test_kafka_lag_is_read_under_the_name_of_every_exporter(read, cell, line):
     assert cell(read(line + "\n"), "g/t", Q.REQUESTS_WAITING) == 7.0
 
 
-def test_a_kafka_client_library_is_no_kafka_exporter(page):
+def test_kafka_client_library_is_no_kafka_exporter(page):
     assert detect(page("kafka_consumer_records_lag_max 3\nkafka_server_BrokerState 3\n").layout) is None

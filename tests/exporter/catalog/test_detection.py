@@ -1,4 +1,4 @@
-"""Detection of kinds, also of several in one response, and descriptions of bodies without metrics."""
+"""The kind of a response is detected from its families; a body without metrics is described."""
 
 import gzip
 
@@ -21,18 +21,19 @@ RUNTIME = "go_goroutines 4\nprocess_open_fds 9\npython_info 1\nup 1\nscrape_dura
 
 
 @pytest.mark.parametrize(("kind", "sign"), SIGNS)
-def test_every_sign_of_a_kind_detects_it(page, kind, sign):
+def test_each_sign_of_a_kind_detects_it(page, kind, sign):
     assert detect(page(f"{sign} 1\n").layout) == kind
 
 
 @pytest.mark.parametrize(("kind", "sign"), SIGNS)
-def test_families_of_every_process_change_no_kind(page, kind, sign):
+def test_process_families_change_no_kind(page, kind, sign):
     assert detect(page(f"{RUNTIME}{sign} 1\n").layout) == kind
 
 
 def test_no_sign_of_a_kind_begins_with_a_sign_of_another():
-    """Else the longer one could never decide, or the shorter one would claim the other's page. A stronger one decides:
-    production-stack's router has names of its own among those that it has from vLLM.
+    """Otherwise the longer one could never decide, or the shorter one would match the other's page.
+
+    A stronger sign decides: production-stack's router has its names beside those of vLLM.
     """
     strength = {sign: kind.signs[sign] for kind in KINDS.values() for sign in kind.signs}
     inside = [
@@ -44,21 +45,21 @@ def test_no_sign_of_a_kind_begins_with_a_sign_of_another():
     assert inside == []
 
 
-def test_an_engine_behind_istios_sidecar_is_the_engine(page, read, cell):
+def test_engine_behind_istios_sidecar_is_detected(page, read, cell):
     assert detect(page(ENVOY + VLLM).layout) == "vllm"
     assert cell(read(ENVOY + VLLM), "m", Q.REQUESTS_WAITING) == 3.0
 
 
 @pytest.mark.parametrize("line", ["tgi_queue_size 1", "num_request_max 64", "request_predict_seconds_count 3"])
-def test_any_sign_of_an_engine_outweighs_the_proxy_beside_it(page, line):
+def test_engine_has_priority_over_the_proxy_beside_it(page, line):
     assert detect(page(f"{ENVOY}{line}\n").layout) != "envoy"
 
 
-def test_vllm_within_triton_is_tritons(page):
+def test_vllm_within_triton_is_triton(page):
     assert detect(page(f'{VLLM}nv_inference_request_success{{model="m"}} 1\n').layout) == "triton"
 
 
-def test_a_vllm_served_by_kserve_is_vllm(page):
+def test_vllm_served_by_kserve_is_vllm(page):
     steps = "".join(f'request_{step}_seconds_count{{model_name="m"}} 1\n' for step in ("predict", "preprocess"))
     assert detect(page(steps + VLLM).layout) == "vllm"
 
@@ -91,7 +92,7 @@ DCGM = 'DCGM_FI_DEV_GPU_UTIL{UUID="g"} 3\n'
         ('hw_temperature_celsius{hw_id="u"} 1\n', VLLM, "vllm"),
     ],
 )
-def test_the_outer_of_two_kinds_in_one_response_is_read(page, one, other, kind):
+def test_outer_one_of_two_kinds_is_read(page, one, other, kind):
     assert detect(page(one + other).layout) == kind
     assert detect(page(other + one).layout) == kind
 
@@ -100,7 +101,7 @@ def test_the_outer_of_two_kinds_in_one_response_is_read(page, one, other, kind):
     "lines",
     [
         "hami_gpu_memory_limit_bytes 1\nhami_vgpu_memory_allocated_bytes 1\n",  # HAMi's scheduler
-        'gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name="chat"} 3\n',  # whoever asks models
+        'gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name="chat"} 3\n',  # a client of models
         "vllm_router_requests_total 3\n",
         "go_goroutines 4\ngo_gc_duration_seconds 1\n",
         "node_load1 0.5\nnode_cpu_seconds_total 9\n",
@@ -112,12 +113,12 @@ def test_the_outer_of_two_kinds_in_one_response_is_read(page, one, other, kind):
         "kube_pod_info 1\n",
     ],
 )
-def test_a_response_of_another_exporter_has_no_rows(read, lines):
+def test_response_of_another_exporter_has_no_rows(read, lines):
     with pytest.raises(UnknownKind, match="of this response"):
         read(lines)
 
 
-def test_a_kind_is_detected_by_the_valid_lines(page):
+def test_kind_is_detected_from_the_valid_lines(page):
     assert detect(page("<oops>\nvllm:num_requests_waiting three\nvllm:num_requests_running 1\n\0\0\n").layout) == "vllm"
 
 
@@ -137,13 +138,13 @@ def test_a_kind_is_detected_by_the_valid_lines(page):
         (VLLM.encode("utf-16-be"), "UTF-16"),
     ],
 )
-def test_a_body_without_metrics_is_described(body, expected):
+def test_body_without_metrics_is_described(body, expected):
     assert not len(parse(body).values)
     assert expected in foreign(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"oops\n", b'{"a 1', b"[1, 2", b"[" * 100_000, bytes(range(1, 256))])
-def test_an_unrecognized_body_is_not_described(body):
+def test_unrecognized_body_is_not_described(body):
     assert foreign(body) is None
 
 
@@ -166,13 +167,13 @@ def test_response_without_a_catalog_family_is_unknown_and_names_its_families():
     assert Reader("vllm").read(scanner.scan(b"node_load1 3\n"), 0.0).subjects == ()
 
 
-def test_a_response_that_begins_with_a_quoted_name_is_no_json():
+def test_response_with_a_quoted_name_first_is_no_json():
     body = b'{"vllm:num_requests_waiting",model_name="m"} 3\n'
     assert len(parse(body).values) == 1
     assert foreign(body) is None
 
 
-def test_names_that_an_error_shows_have_no_control_characters(read):
+def test_names_in_an_error_have_no_control_characters(read):
     with pytest.raises(UnknownKind) as error:
         read('{"a\x1b[2J"} 1\n')
     assert str(error.value).isprintable()

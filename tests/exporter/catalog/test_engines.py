@@ -1,4 +1,4 @@
-"""Queues of inference engines: vLLM, SGLang, Triton, llama.cpp."""
+"""Queues are read from vLLM, SGLang, Triton and llama.cpp."""
 
 from math import isnan
 
@@ -32,7 +32,7 @@ VLLM_V1 = """
     """
 
 
-def test_vllms_engines_are_added_up(read, cell):
+def test_engines_of_vllm_add_up(read, cell):
     samples = read(VLLM_V1)
     assert samples.kind == "vllm"
     assert samples.subjects == (Queue("m"),)
@@ -41,24 +41,24 @@ def test_vllms_engines_are_added_up(read, cell):
     assert cell(samples, "m", Q.TOKENS_GENERATED) == 50.0
 
 
-def test_vllms_waiting_by_reason_is_not_added_to_waiting(read, cell):
+def test_waiting_by_reason_of_vllm_is_not_added_to_waiting(read, cell):
     assert cell(read(VLLM_V1), "m", Q.REQUESTS_WAITING) == 6.0
 
 
-def test_vllms_finished_requests_are_summed_over_reasons_without_creation_times(read, cell):
+def test_finished_requests_of_vllm_are_summed_without_creation_times(read, cell):
     assert cell(read(VLLM_V1), "m", Q.REQUESTS_FINISHED) == 13.0
 
 
-def test_vllms_cache_use_is_the_mean_over_engines_of_the_newer_name(read, cell):
+def test_cache_use_of_vllm_is_the_mean_over_engines_of_the_newer_name(read, cell):
     assert cell(read(VLLM_V1), "m", Q.KV_CACHE_USED) == 0.5
 
 
-def test_one_sleeping_engine_makes_the_target_asleep(read, cell):
+def test_target_with_a_sleeping_engine_is_asleep(read, cell):
     assert cell(read(VLLM_V1), "m", Q.ENGINE_AWAKE) == 0.0
     assert cell(read(VLLM_V1.replace("} 0.0", "} 1.0")), "m", Q.ENGINE_AWAKE) == 1.0
 
 
-def test_an_engine_with_an_invalid_value_makes_the_sum_unknown(read, cell):
+def test_engine_with_an_invalid_value_makes_the_sum_unknown(read, cell):
     samples = read(VLLM_V1.replace('waiting{engine="1",model_name="m"} 4.0', 'waiting{engine="1",model_name="m"} NaN'))
     assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 12.0
@@ -99,7 +99,7 @@ RAY_VLLM = """
 
 
 @pytest.mark.parametrize("prefix", ["ray_vllm:", "ray_vllm_"])
-def test_vllm_through_ray_is_added_up_over_its_workers(read, cell, prefix):
+def test_workers_of_vllm_on_ray_add_up(read, cell, prefix):
     samples = read(RAY_VLLM.replace("ray_vllm:", prefix))
     assert samples.kind == "ray_vllm"
     assert samples.subjects == (Queue("m"),)
@@ -110,7 +110,7 @@ def test_vllm_through_ray_is_added_up_over_its_workers(read, cell, prefix):
     assert cell(samples, "m", Q.TOKENS_GENERATED) == 50.0
 
 
-def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
+def test_sglang_counts_each_engine_once_and_every_dp_rank(read, cell):
     samples = read(
         """
         sglang:num_queue_reqs{model_name="m",engine_type="unified",tp_rank="0",pp_rank="0",dp_rank="0"} 2.0
@@ -131,13 +131,13 @@ def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 4.0
 
 
-def test_an_old_sglang_has_its_model_in_the_label_name(read):
+def test_old_sglang_has_its_model_in_the_label_name(read):
     assert read('sglang:num_queue_reqs{name="google/gemma-2-9b-it"} 2826\n').subjects == (
         Queue("google/gemma-2-9b-it"),
     )
 
 
-def test_sglangs_data_parallel_attention_speaks_through_other_tensor_ranks(read, cell):
+def test_data_parallel_attention_of_sglang_is_read_from_other_tensor_ranks(read, cell):
     samples = read(
         """
         sglang:num_running_reqs{model_name="m",tp_rank="0",dp_rank="0"} 2.0
@@ -147,8 +147,8 @@ def test_sglangs_data_parallel_attention_speaks_through_other_tensor_ranks(read,
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 5.0
 
 
-def test_the_largest_of_sglang_ranks_that_disagree_counts(read, cell):
-    """Each rank has a scheduler of its own and reports at its own moments: a rank that is behind says too little."""
+def test_largest_value_of_disagreeing_sglang_ranks_counts(read, cell):
+    """Each rank has a scheduler and reports at other times; a rank that is late reports too little."""
     samples = read(
         """
         sglang:num_running_reqs{model_name="m",tp_rank="0"} 3
@@ -161,7 +161,7 @@ def test_the_largest_of_sglang_ranks_that_disagree_counts(read, cell):
     assert cell(samples, "m", Q.REQUESTS_WAITING) == 2.0
 
 
-def test_the_largest_of_each_of_sglangs_engines_is_added_to_the_others(read, cell):
+def test_largest_of_each_of_sglangs_engines_is_added_to_the_others(read, cell):
     samples = read(
         """
         sglang:num_queue_reqs{model_name="m",tp_rank="0",dp_rank="0"} 2
@@ -181,7 +181,7 @@ def test_the_largest_of_each_of_sglangs_engines_is_added_to_the_others(read, cel
     assert cell(samples, "n", Q.REQUESTS_WAITING) == 7.0
 
 
-def test_what_sglang_splits_by_a_label_of_ones_own_is_added_up(read, cell):
+def test_series_that_sglang_splits_by_a_custom_label_add_up(read, cell):
     """`--tokenizer-metrics-allowed-custom-labels`: the counters of two tenants are no copies."""
     tenants = "".join(f'sglang:num_requests_total{{model_name="m",tenant="t{n}"}} {n}\n' for n in range(100))
     ranks = (
@@ -192,14 +192,14 @@ def test_what_sglang_splits_by_a_label_of_ones_own_is_added_up(read, cell):
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 3.0
 
 
-def test_what_an_engine_of_sglang_waits_for_is_unknown_while_none_of_its_ranks_can_be_read(read, cell):
+def test_waiting_of_an_sglang_engine_is_unknown_if_none_of_its_ranks_is_valid(read, cell):
     one = 'sglang:num_queue_reqs{model_name="m",tp_rank="0",dp_rank="0"} 2\n'
     other = 'sglang:num_queue_reqs{{model_name="m",tp_rank="{}",dp_rank="1"}} {}\n'
     assert isnan(cell(read(one + other.format(1, "NaN")), "m", Q.REQUESTS_WAITING))
     assert cell(read(one + other.format(1, "NaN") + other.format(2, 3)), "m", Q.REQUESTS_WAITING) == 5.0
 
 
-def test_sglangs_priorities_are_not_added_to_their_total(read, cell):
+def test_priorities_of_sglang_are_not_added_to_their_total(read, cell):
     samples = read(
         """
         sglang:num_queue_reqs{model_name="m",tp_rank="0",priority=""} 7.0
@@ -210,13 +210,13 @@ def test_sglangs_priorities_are_not_added_to_their_total(read, cell):
     assert cell(samples, "m", Q.REQUESTS_WAITING) == 7.0
 
 
-def test_sglangs_priorities_without_their_total_are_no_total(read, cell):
+def test_priorities_of_sglang_without_their_total_are_unknown(read, cell):
     samples = read('sglang:num_queue_reqs{model_name="m",priority="1"} 3.0\n')
     assert samples.subjects == (Queue("m"),)
     assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
 
 
-def test_sglangs_separate_prefill_and_decode_queues_count_as_waiting(read, cell):
+def test_separate_prefill_and_decode_queues_of_sglang_are_waiting(read, cell):
     samples = read(
         """
         sglang:num_queue_reqs{model_name="m"} 1
@@ -250,7 +250,7 @@ TRITON = """
     """
 
 
-def test_tritons_models_are_queues_and_their_versions_are_added_up(read, cell):
+def test_models_of_triton_are_queues_and_their_versions_add_up(read, cell):
     samples = read(TRITON)
     assert samples.kind == "triton"
     assert samples.subjects == (Queue("a"), Queue("b"), Gpu("GPU-1"))
@@ -261,7 +261,7 @@ def test_tritons_models_are_queues_and_their_versions_are_added_up(read, cell):
     assert isnan(cell(samples, "a", Q.REQUESTS_RUNNING))
 
 
-def test_tritons_gpu_gauges_are_ratios_and_bytes(read, cell):
+def test_gpu_gauges_of_triton_are_ratios_and_bytes(read, cell):
     samples = read(TRITON)
     assert cell(samples, "GPU-1", Q.GPU_UTILIZATION) == 0.5
     assert cell(samples, "GPU-1", Q.GPU_POWER) == 32.09
@@ -269,7 +269,7 @@ def test_tritons_gpu_gauges_are_ratios_and_bytes(read, cell):
     assert cell(samples, "GPU-1", Q.GPU_MEMORY_TOTAL) == 16106127360.0
 
 
-def test_a_gpu_at_zero_percent_and_zero_watts_is_a_failed_read(read, cell):
+def test_gpu_at_zero_percent_and_zero_watts_is_a_failed_read(read, cell):
     failed = read(TRITON.replace("} 0.5", "} 0").replace("32.09", "0"))
     assert isnan(cell(failed, "GPU-1", Q.GPU_UTILIZATION))
     assert isnan(cell(failed, "GPU-1", Q.GPU_POWER))
@@ -277,12 +277,12 @@ def test_a_gpu_at_zero_percent_and_zero_watts_is_a_failed_read(read, cell):
     assert cell(idle, "GPU-1", Q.GPU_UTILIZATION) == 0.0
 
 
-def test_an_old_triton_has_an_unknown_queue(read, cell):
+def test_old_triton_has_an_unknown_queue(read, cell):
     old = "\n".join(line for line in TRITON.splitlines() if "pending" not in line)
     assert isnan(cell(read(old), "a", Q.REQUESTS_WAITING))
 
 
-def test_tritons_tensorrt_llm_backend_has_its_own_rows(read, cell):
+def test_tensorrt_llm_backend_of_triton_has_its_rows(read, cell):
     samples = read(
         """
         nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="waiting",version="1"} 3
@@ -302,7 +302,7 @@ def test_tritons_tensorrt_llm_backend_has_its_own_rows(read, cell):
     assert cell(samples, "ensemble", Q.REQUESTS_WAITING) == 0.0
 
 
-def test_tritons_vllm_backend_speaks_of_tritons_models(read, cell):
+def test_vllm_backend_of_triton_counts_for_tritons_models(read, cell):
     samples = read(
         TRITON
         + """
@@ -339,12 +339,12 @@ def test_llamacpp_has_one_queue_and_no_labels(read, cell):
     assert isnan(cell(samples, "default", Q.KV_CACHE_USED))
 
 
-def test_a_llamacpp_router_names_its_models(read):
+def test_llamacpp_router_names_its_models(read):
     samples = read('llamacpp:requests_deferred{model="x"} 5\nllamacpp:requests_deferred{model="y"} 1\n')
     assert samples.subjects == (Queue("x"), Queue("y"))
 
 
-def test_text_as_servers_really_write_it_is_read(read, cell):
+def test_text_of_real_servers_is_read(read, cell):
     """Trailing commas, spaces, blank HELP, TYPE after its samples or naming another family."""
     samples = read(
         """

@@ -1,4 +1,4 @@
-"""Queues of the other inference engines."""
+"""Queues are read from the other inference engines."""
 
 from math import isnan
 
@@ -36,17 +36,17 @@ def test_tgi_has_no_labels_and_one_queue(read, cell):
     assert cell(samples, "default", Q.TOKENS_GENERATED) == 8123.0
 
 
-def test_what_tgi_refuses_is_activity_though_its_queue_does_not_grow(read, cell):
+def test_refused_requests_of_tgi_are_failed_requests(read, cell):
     assert cell(read(TGI), "default", Q.REQUESTS_FAILED) == 7.0
 
 
-def test_a_fresh_tgi_without_gauges_has_an_unknown_queue(read, cell):
+def test_fresh_tgi_without_gauges_has_an_unknown_queue(read, cell):
     samples = read("tgi_request_count 1\ntgi_request_success 0\n")
     assert isnan(cell(samples, "default", Q.REQUESTS_WAITING))
     assert isnan(cell(samples, "default", Q.REQUESTS_RUNNING))
 
 
-def test_tei_says_what_waits_and_nothing_of_what_runs(read, cell):
+def test_tei_has_waiting_and_no_running_requests(read, cell):
     samples = read(
         """
         te_request_success{method="single"} 1
@@ -67,7 +67,7 @@ def test_tei_says_what_waits_and_nothing_of_what_runs(read, cell):
     assert cell(samples, "default", Q.REQUESTS_FAILED) == 3.0
 
 
-def test_trtllm_serve_is_read_with_its_own_prefix(read, cell):
+def test_trtllm_serve_is_read_with_its_prefix(read, cell):
     samples = read(
         """
         trtllm_num_requests_running{model_name="m",engine_type="trtllm"} 3
@@ -117,7 +117,7 @@ def test_nim_is_detected_without_a_prefix(read, cell):
     assert cell(samples, "meta/llama", Q.TOKENS_GENERATED) == 174.0
 
 
-def test_a_nim_with_vllm_names_is_read_as_vllm_and_as_nim(read, cell):
+def test_nim_with_vllm_names_is_read_as_vllm_and_as_nim(read, cell):
     page = """
         num_request_max{model_name="m"} 1024.0
         vllm:num_requests_running{engine="0",model_name="m"} 3.0
@@ -128,7 +128,7 @@ def test_a_nim_with_vllm_names_is_read_as_vllm_and_as_nim(read, cell):
         assert cell(read(page, kind), "m", Q.REQUESTS_WAITING) == 2.0
 
 
-def test_lmdeploys_two_queues_add_up_without_routed_requests(read, cell):
+def test_two_queues_of_lmdeploy_add_up_without_routed_requests(read, cell):
     samples = read(
         """
         lmdeploy:num_requests_waiting{model_name="m",engine="0"} 2.0
@@ -152,7 +152,7 @@ def test_lmdeploys_two_queues_add_up_without_routed_requests(read, cell):
     assert cell(samples, "m", Q.TOKENS_GENERATED) == 90.0
 
 
-def test_torchserves_counters_of_time_are_no_queue(read, cell):
+def test_time_counters_of_torchserve_are_no_queue(read, cell):
     samples = read(
         """
         QueueTime{Level="Host",Hostname="h",} 12.0
@@ -167,7 +167,7 @@ def test_torchserves_counters_of_time_are_no_queue(read, cell):
     assert cell(samples, "resnet18", Q.REQUESTS_FINISHED) == 3.0
 
 
-def test_kserves_own_server_only_counts_finished_requests(read, cell):
+def test_kserves_model_server_has_only_finished_requests(read, cell):
     samples = read(
         """
         request_predict_seconds_bucket{le="10.0",model_name="iris"} 17.0

@@ -1,4 +1,4 @@
-"""Exported samples are read back: nothing is lost, nothing is added, and nothing gets younger."""
+"""Exported samples are read back complete, without additions, and with their age."""
 
 import math
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ def read(page, at=NOW):
 
 
 def table(samples):
-    """{subject: ({quantity: value}, at)} of what is known."""
+    """Returns {subject: ({quantity: value}, at)} of the known values."""
     return {
         subject: ({q: v for q, v in zip(samples.quantities, row, strict=True) if not math.isnan(v)}, at)
         for subject, row, at in zip(samples.subjects, samples.values.tolist(), samples.at.tolist(), strict=True)
@@ -57,7 +57,7 @@ def table(samples):
 
 
 def samples(rows, kind="vllm"):
-    """Samples of {subject: ({quantity: value}, at)}."""
+    """Returns Samples of {subject: ({quantity: value}, at)}."""
     quantities = tuple(dict.fromkeys(quantity for values, _ in rows.values() for quantity in values))
     return Samples(
         kind,
@@ -106,21 +106,21 @@ def test_every_quantity_has_one_family():
     assert len(set(names)) == len(names) == len(Quantity)
 
 
-def test_a_value_does_not_get_younger_by_another_scrape():
+def test_value_keeps_its_age_in_another_scrape():
     exposed = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)})
     page = printed(SourceState("s", exposed, up=True), now=NOW + 20.0)
-    # Received 21 s later by a machine whose clock is an hour ahead: the age of 22 s is counted from there.
+    # Received 21 s later by a machine whose clock is an hour ahead: the age of 22 s counts from its receipt.
     assert read(page, NOW + 3621.0).at.tolist() == [NOW + 3599.0]
 
 
-def test_an_export_of_an_export_is_as_old_as_both():
+def test_export_of_an_export_is_as_old_as_both():
     exposed = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)})
     first = read(printed(SourceState("s", exposed, up=True)), NOW)
     second = read(printed(SourceState("t", first, up=True), now=NOW + 5.0), NOW + 5.0)
     assert table(second) == {Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)}
 
 
-def test_a_source_that_is_down_has_no_values_and_keeps_its_ages():
+def test_failed_source_has_no_values_and_keeps_its_ages():
     engine = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})
     gpu = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(CHAT,))
     gpus = samples({gpu: ({Q.GPU_ENGINE_ACTIVE: 0.5}, NOW)}, "dcgm")
@@ -131,12 +131,12 @@ def test_a_source_that_is_down_has_no_values_and_keeps_its_ages():
 
 
 @pytest.mark.parametrize("exposed", [None, samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})])
-def test_a_response_without_a_source_that_is_up_is_no_empty_response(exposed):
+def test_response_with_only_failed_sources_is_no_empty_response(exposed):
     with pytest.raises(SourcesDown, match="source_up is 0 for every source"):
         read(printed(SourceState("s", exposed, up=False)))
 
 
-def test_a_queue_of_two_sources_is_known_only_if_both_are_up():
+def test_queue_of_two_sources_is_known_only_if_both_are_up():
     both = [
         samples({Queue("m"): ({Q.REQUESTS_WAITING: waiting}, NOW - age)}) for waiting, age in ((3.0, 1.0), (4.0, 9.0))
     ]
@@ -148,7 +148,7 @@ def test_a_queue_of_two_sources_is_known_only_if_both_are_up():
     assert table(read(page)) == {Queue("m"): ({}, NOW - 9.0)}
 
 
-def test_a_gpu_of_two_sources_has_the_values_of_the_first_that_is_up():
+def test_gpu_of_two_sources_has_the_values_of_the_first_working_one():
     gpu = Gpu("GPU-1")
     both = [samples({gpu: ({Q.GPU_POWER: watts}, NOW)}, "dcgm") for watts in (100.0, 200.0)]
     for up, expected in (((True, True), 100.0), ((False, True), 200.0)):
@@ -158,7 +158,7 @@ def test_a_gpu_of_two_sources_has_the_values_of_the_first_that_is_up():
         assert table(read(page)) == {gpu: ({Q.GPU_POWER: expected}, NOW)}
 
 
-def test_a_value_without_an_age_is_unknown():
+def test_value_without_an_age_is_unknown():
     exposed = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW), Gpu("GPU-1"): ({Q.GPU_POWER: 100.0}, NOW)})
     page = printed(SourceState("s", exposed, up=True))
     for age in (b"NaN", b"-1.0", b"1e+300"):
@@ -170,7 +170,7 @@ def test_a_value_without_an_age_is_unknown():
 
 
 @pytest.mark.parametrize("lost", [b"gpu_info", b'pod_name="summary-0"'])
-def test_a_gpu_without_all_its_sharers_is_exclusive_to_none(lost):
+def test_gpu_without_all_its_sharers_is_exclusive_to_none(lost):
     gpu = Gpu("GPU-1", attribution=Attribution.PROCESS, pods=(CHAT, SUMMARY))
     page = printed(SourceState("s", samples({gpu: ({Q.GPU_UTILIZATION: 0.5}, NOW)}, "dcgm"), up=True))
     assert read(page).subjects == (gpu,)
@@ -178,13 +178,13 @@ def test_a_gpu_without_all_its_sharers_is_exclusive_to_none(lost):
     assert (left.uuid, left.attribution) == ("GPU-1", Attribution.DEVICE)
 
 
-def test_an_attribution_of_a_later_version_is_read_as_device():
+def test_attribution_of_a_later_version_is_read_as_device():
     gpu = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(CHAT,))
     page = printed(SourceState("s", samples({gpu: ({Q.GPU_POWER: 1.0}, NOW)}, "dcgm"), up=True))
     (read_as,) = read(page.replace(b'attribution="exclusive"', b'attribution="quantum"')).subjects
     assert read_as.attribution is Attribution.DEVICE
 
 
-def test_the_page_is_ours_whatever_the_engine_is_called():
+def test_page_is_an_export_whatever_the_engine_is_called():
     exposed = samples({Queue("vllm:num_requests_waiting"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})
     assert read(printed(SourceState("s", exposed, up=True))).kind == "tidegate"

@@ -1,4 +1,4 @@
-"""Queues of Ray Serve and EPP."""
+"""Queues are read from Ray Serve and EPP."""
 
 from math import isnan
 
@@ -21,7 +21,7 @@ RAY = """
     """
 
 
-def test_rays_handles_and_replicas_are_added_up_once(read, cell):
+def test_handles_and_replicas_of_ray_are_counted_once(read, cell):
     samples = read(RAY)
     assert samples.kind == "ray_serve"
     assert samples.subjects == (Queue("LLM"),)
@@ -30,8 +30,8 @@ def test_rays_handles_and_replicas_are_added_up_once(read, cell):
     assert cell(samples, "LLM", Q.REQUESTS_FAILED) == 2.0
 
 
-def test_the_larger_count_of_rays_running_requests_counts(read, cell):
-    """Handles count what they have sent, replicas what they work on at the moment of their report."""
+def test_larger_count_of_running_requests_of_ray_counts(read, cell):
+    """Handles count requests that they sent; replicas count requests in progress when they report."""
     busier = RAY.replace('replica="r2"} 2', 'replica="r2"} 9')
     assert cell(read(busier), "LLM", Q.REQUESTS_RUNNING) == 10.0
     unreadable = RAY.replace('replica="r2"} 2', 'replica="r2"} NaN')
@@ -40,18 +40,18 @@ def test_the_larger_count_of_rays_running_requests_counts(read, cell):
     assert cell(read(replicas_only), "LLM", Q.REQUESTS_RUNNING) == 3.0
 
 
-def test_rays_counter_is_not_its_twin_gauge(read, cell):
+def test_counter_of_ray_is_not_the_gauge_of_the_same_name(read, cell):
     assert cell(read(RAY), "LLM", Q.REQUESTS_FINISHED) == 30.0
     gauge_only = "\n".join(line for line in RAY.splitlines() if "_counter_total" not in line)
     assert isnan(cell(read(gauge_only), "LLM", Q.REQUESTS_FINISHED))
 
 
-def test_without_replicas_rays_handles_say_what_runs(read, cell):
+def test_running_requests_of_ray_without_replicas_are_those_of_the_handles(read, cell):
     without = "\n".join(line for line in RAY.splitlines() if "processing" not in line)
     assert cell(read(without), "LLM", Q.REQUESTS_RUNNING) == 7.0
 
 
-def test_a_deployment_is_named_with_its_application_only_if_two_have_its_name(read):
+def test_deployment_is_named_with_its_application_only_if_two_have_its_name(read):
     samples = read(
         """
         ray_serve_deployment_queued_queries{application="one",deployment="LLM",handle="h1"} 1
@@ -73,7 +73,7 @@ EPP = """
     """
 
 
-def test_a_pools_averages_are_multiplied_by_its_ready_pods(read, cell):
+def test_averages_of_a_pool_are_multiplied_by_its_ready_pods(read, cell):
     samples = read(EPP)
     assert samples.kind == "epp"
     assert KINDS[samples.kind].repeats_engines
@@ -83,7 +83,7 @@ def test_a_pools_averages_are_multiplied_by_its_ready_pods(read, cell):
     assert cell(samples, "p", Q.KV_CACHE_USED) == 0.25
 
 
-def test_what_the_gateway_holds_is_summed_over_flows_and_kept_apart(read, cell):
+def test_requests_held_by_the_gateway_are_summed_over_flows(read, cell):
     assert cell(read(EPP), "p", Q.REQUESTS_HELD) == 7.0
 
 
@@ -92,18 +92,18 @@ def test_no_flow_control_queue_is_unknown_and_not_empty(read, cell):
     assert isnan(cell(read(without), "p", Q.REQUESTS_HELD))
 
 
-def test_without_ready_pods_the_queues_of_each_pod_are_added_up(read, cell):
+def test_queues_of_the_pods_add_up_without_a_number_of_ready_pods(read, cell):
     without = "\n".join(line for line in EPP.splitlines() if "ready" not in line)
     samples = read(without + '\n    inference_pool_per_pod_queue_size{name="p",model_server_pod="b"} 1\n')
     assert cell(samples, "p", Q.REQUESTS_WAITING) == 10.0
     assert isnan(cell(samples, "p", Q.REQUESTS_RUNNING))
 
 
-def test_an_average_alone_is_no_total(read, cell):
+def test_average_alone_is_no_total(read, cell):
     assert isnan(cell(read('inference_pool_average_queue_size{name="p1"} 0.4\n'), "p1", Q.REQUESTS_WAITING))
 
 
-def test_with_no_pod_ready_an_average_is_of_nobody_and_only_what_the_gateway_holds_counts(read, cell):
+def test_only_held_requests_count_with_no_ready_pod(read, cell):
     none_ready = "\n".join(
         line.replace("} 4", "} 0") if "ready_pods" in line else line.replace("} 0.5", "} 0")
         for line in EPP.splitlines()
@@ -115,7 +115,7 @@ def test_with_no_pod_ready_an_average_is_of_nobody_and_only_what_the_gateway_hol
     assert cell(samples, "p", Q.REQUESTS_HELD) == 7.0
 
 
-def test_what_a_picker_refuses_is_activity_of_the_only_pool(read, cell):
+def test_requests_refused_by_epp_are_failed_requests_of_the_only_pool(read, cell):
     samples = read(
         """
         llm_d_epp_ready_endpoints{name="p"} 0
@@ -127,7 +127,7 @@ def test_what_a_picker_refuses_is_activity_of_the_only_pool(read, cell):
     assert cell(samples, "p", Q.REQUESTS_FAILED) == 40.0
 
 
-def test_an_epp_with_old_and_new_names_is_counted_once(read, cell):
+def test_epp_with_old_and_new_names_is_counted_once(read, cell):
     samples = read(
         EPP
         + """
@@ -142,13 +142,13 @@ def test_an_epp_with_old_and_new_names_is_counted_once(read, cell):
     assert cell(samples, "p", Q.REPLICAS_READY) == 4.0
 
 
-def test_a_flow_without_a_pool_name_belongs_to_the_only_pool(read, cell):
+def test_flow_without_a_pool_name_belongs_to_the_only_pool(read, cell):
     samples = read('llm_d_epp_ready_endpoints{name="p"} 1\nllm_d_epp_flow_control_queue_size{priority="-10"} 6\n')
     assert samples.subjects == (Queue("p"),)
     assert cell(samples, "p", Q.REQUESTS_HELD) == 6.0
 
 
-def test_without_an_average_the_picker_knows_what_it_has_let_through(read, cell):
+def test_running_requests_without_an_average_are_those_that_epp_admitted(read, cell):
     page = 'llm_d_epp_ready_endpoints{{name="p"}} {}\nllm_d_epp_request_running{{model_name="m"}} 12\n'
     assert cell(read(page.format(4)), "p", Q.REQUESTS_RUNNING) == 12.0
     assert isnan(cell(read(page.format(0)), "p", Q.REQUESTS_RUNNING))

@@ -1,4 +1,4 @@
-"""Whole GPUs and MIG instances of dcgm-exporter."""
+"""GPUs and MIG instances are read from dcgm-exporter."""
 
 from math import isnan
 
@@ -59,18 +59,18 @@ def test_utilization_and_engine_activity_are_two_quantities(read, cell):
     assert cell(samples, "GPU-t4", Q.GPU_DRAM_ACTIVE) == 0.093
 
 
-def test_total_memory_is_free_and_used_and_reserved(read, cell):
+def test_total_memory_is_the_sum_of_free_used_and_reserved(read, cell):
     assert cell(read(T4), "GPU-t4", Q.GPU_MEMORY_TOTAL) == (14912 + 1024 + 447) * MIB
 
 
-def test_total_memory_is_unknown_where_the_reserved_part_is_not_printed(read, cell):
+def test_total_memory_is_unknown_without_the_reserved_part(read, cell):
     """An exporter before 4.4: free and used alone are 600 to 1,000 MiB too little."""
     samples = read('DCGM_FI_DEV_FB_FREE{UUID="g"} 900\nDCGM_FI_DEV_FB_USED{UUID="g"} 100\n')
     assert isnan(cell(samples, "g", Q.GPU_MEMORY_TOTAL))
     assert cell(samples, "g", Q.GPU_MEMORY_USED) == 100 * MIB
 
 
-def test_an_exposed_total_counts_before_the_sum(read, cell):
+def test_exposed_total_has_priority_over_the_sum(read, cell):
     samples = read(
         'DCGM_FI_DEV_FB_TOTAL{UUID="g"} 1024\nDCGM_FI_DEV_FB_FREE{UUID="g"} 900\nDCGM_FI_DEV_FB_USED{UUID="g"} 100\n'
     )
@@ -78,7 +78,7 @@ def test_an_exposed_total_counts_before_the_sum(read, cell):
 
 
 @pytest.mark.parametrize("lost", ["FREE", "USED", "RESERVED"])
-def test_total_memory_is_unknown_when_a_printed_part_of_it_is_blank(read, cell, lost):
+def test_total_memory_is_unknown_with_a_blank_part(read, cell, lost):
     values = {"FREE": "900", "USED": "100", "RESERVED": "24"} | {lost: "9223372036854775794"}
     samples = read("".join(f'DCGM_FI_DEV_FB_{name}{{UUID="g"}} {value}\n' for name, value in values.items()))
     assert isnan(cell(samples, "g", Q.GPU_MEMORY_TOTAL))
@@ -88,7 +88,7 @@ def test_total_memory_is_unknown_without_the_used_part(read, cell):
     assert isnan(cell(read('DCGM_FI_DEV_FB_FREE{UUID="g"} 900\n'), "g", Q.GPU_MEMORY_TOTAL))
 
 
-def test_a_mig_instance_is_its_own_row_and_not_its_parents(read, cell, gpu):
+def test_mig_instance_is_a_row_separate_from_its_parent(read, cell, gpu):
     samples = read(MIG)
     assert [(s.uuid, s.instance, s.profile) for s in samples.subjects] == [
         ("GPU-a", None, None),
@@ -105,13 +105,13 @@ def test_a_mig_instance_is_its_own_row_and_not_its_parents(read, cell, gpu):
 
 
 @pytest.mark.parametrize("quantity", [Q.GPU_POWER, Q.GPU_ENERGY, Q.GPU_TEMPERATURE, Q.GPU_XID])
-def test_what_an_instance_repeats_of_its_parent_is_not_the_instances(read, cell, quantity):
+def test_values_repeated_from_the_parent_are_not_the_instances(read, cell, quantity):
     samples = read(MIG)
     assert isnan(cell(samples, ("GPU-a", "7"), quantity))
     assert isnan(cell(samples, ("GPU-a", "5"), quantity))
 
 
-def test_what_instances_repeat_of_their_parent_is_the_parents_and_counted_once(read, cell, gpu):
+def test_values_repeated_by_instances_belong_to_the_parent_and_count_once(read, cell, gpu):
     samples = read(MIG)
     assert cell(samples, "GPU-a", Q.GPU_POWER) == 116.0
     assert cell(samples, "GPU-a", Q.GPU_ENERGY) == 57585.599
@@ -123,21 +123,21 @@ def test_what_instances_repeat_of_their_parent_is_the_parents_and_counted_once(r
 
 
 @pytest.mark.parametrize("quantity", [Q.GPU_ENGINE_ACTIVE, Q.GPU_UTILIZATION, Q.GPU_MEMORY_USED, Q.GPU_MEMORY_TOTAL])
-def test_a_parent_has_no_values_of_its_instances(read, cell, quantity):
+def test_parent_has_no_values_of_its_instances(read, cell, quantity):
     assert isnan(cell(read(MIG), "GPU-a", quantity))
 
 
-def test_a_parents_own_series_counts_before_the_repeated_ones(read, cell):
+def test_series_of_the_parent_has_priority_over_repeated_ones(read, cell):
     samples = read(MIG + '\n    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} 99\n')
     assert (cell(samples, "GPU-a", Q.GPU_POWER), cell(samples, "GPU-a", Q.GPU_TEMPERATURE)) == (99.0, 37.0)
 
 
-def test_instances_that_repeat_nothing_imply_no_parent(read):
+def test_instances_without_repeated_values_imply_no_parent(read):
     samples = read('DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g",GPU_I_ID="1",GPU_I_PROFILE="1g.5gb"} 0.5\n')
     assert [(s.uuid, s.instance) for s in samples.subjects] == [("g", "1")]
 
 
-def test_a_parent_beside_its_instances_has_no_pods(read, cell, gpu):
+def test_parent_beside_its_instances_has_no_pods(read, cell, gpu):
     """-d g+i, and a plugin that names the pod by the device: the pod holds the instance, not all of the GPU."""
     pod = 'namespace="ai",pod="p-0",container="c"'
     samples = read(
@@ -155,18 +155,18 @@ def test_a_parent_beside_its_instances_has_no_pods(read, cell, gpu):
     assert np.nansum(samples.column(Q.GPU_POWER)) == 90.0
 
 
-def test_a_parent_is_one_row_in_any_order_of_lines(read):
-    own = 'DCGM_FI_DEV_POWER_USAGE{UUID="g"} 90\n'
+def test_parent_is_one_row_in_any_order_of_lines(read):
+    parent = 'DCGM_FI_DEV_POWER_USAGE{UUID="g"} 90\n'
     instances = "".join(f'DCGM_FI_DEV_FB_USED{{UUID="g",GPU_I_ID="{i}",GPU_I_PROFILE="1g.5gb"}} 6\n' for i in (1, 2))
-    for text in (own + instances, instances + own):
+    for text in (parent + instances, instances + parent):
         assert sorted((s.uuid, s.instance or "") for s in read(text).subjects) == [("g", ""), ("g", "1"), ("g", "2")]
 
 
-def test_utilization_of_a_mig_instance_is_unknown_even_when_it_says_zero(read, cell):
+def test_utilization_of_a_mig_instance_is_unknown_even_if_it_is_zero(read, cell):
     assert isnan(cell(read(MIG), ("GPU-a", "7"), Q.GPU_UTILIZATION))
 
 
-def test_a_parent_beside_its_instances_keeps_its_power_and_its_own_row(read, cell):
+def test_parent_beside_its_instances_keeps_its_power_and_its_row(read, cell):
     samples = read(MIG + '\n    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} 116.5\n')
     assert len(samples.subjects) == 3
     assert cell(samples, "GPU-a", Q.GPU_POWER) == 116.5
@@ -174,7 +174,7 @@ def test_a_parent_beside_its_instances_keeps_its_power_and_its_own_row(read, cel
     assert isnan(cell(samples, ("GPU-a", "7"), Q.GPU_POWER))
 
 
-def test_a_missing_family_is_unknown_and_not_zero(read, cell):
+def test_missing_family_is_unknown_and_not_zero(read, cell):
     """A vGPU guest prints no power, no temperature and no profiling field."""
     samples = read(
         """
@@ -219,31 +219,31 @@ def test_renamed_fields_are_the_same_quantities(read, cell):
     assert {quantity: cell(samples, "g", quantity) for quantity in expected} == expected
 
 
-def test_a_field_under_both_its_names_is_counted_once(read, cell):
+def test_field_with_both_names_counts_once(read, cell):
     samples = read('DCGM_FI_DEV_POWER_USAGE{UUID="g"} 300\nDCGM_FI_DEV_BOARD_POWER_WATTS{UUID="g"} 300\n')
     assert cell(samples, "g", Q.GPU_POWER) == 300.0
 
 
-def test_the_ratio_name_of_utilization_is_a_percentage_if_any_value_on_the_page_says_so(read, cell):
+def test_utilization_with_a_ratio_name_is_a_percentage_if_any_value_is_above_one(read, cell):
     samples = read('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1\nDCGM_FI_DEV_GPU_UTIL_RATIO{UUID="b"} 57\n')
     assert cell(samples, "a", Q.GPU_UTILIZATION) == 0.01
     assert cell(samples, "b", Q.GPU_UTILIZATION) == 0.57
 
 
-def test_the_ratio_name_of_utilization_is_a_ratio_otherwise(read, cell):
+def test_utilization_with_a_ratio_name_is_otherwise_a_ratio(read, cell):
     samples = read('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1.0\nDCGM_FI_DEV_GPU_UTIL_RATIO{UUID="b"} 0.57\n')
     assert cell(samples, "a", Q.GPU_UTILIZATION) == 1.0
     assert cell(samples, "b", Q.GPU_UTILIZATION) == 0.57
 
 
-def test_a_ratio_slightly_above_one_is_one(read, cell):
+def test_ratio_slightly_above_one_is_one(read, cell):
     samples = read('DCGM_FI_PROF_SM_ACTIVE{UUID="g"} 1.294\nDCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g"} 1.0001\n')
     assert cell(samples, "g", Q.GPU_SM_ACTIVE) == 1.0
     assert cell(samples, "g", Q.GPU_ENGINE_ACTIVE) == 1.0
     assert samples.dropped == ()
 
 
-def test_no_label_but_the_uuid_is_needed(read, cell):
+def test_only_the_uuid_label_is_required(read, cell):
     """`Hostname` became `hostname`, and neither is there with -n; old namespaces write `uuid`."""
     for labels in ('UUID="g",hostname="n1"', 'uuid="g",Hostname="n1"', 'gpu="0", UUID="g",'):
         assert cell(read(f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 50\n"), "g", Q.GPU_UTILIZATION) == 0.5

@@ -1,4 +1,4 @@
-"""GPUs of other exporters."""
+"""GPUs are read from exporters other than dcgm-exporter."""
 
 from math import isnan
 
@@ -34,7 +34,7 @@ def test_nvidia_smi_exposes_ratios_and_bytes(read, cell, gpu):
     assert cell(samples, "u", Q.GPU_TEMPERATURE) == 63.0
 
 
-def test_under_mig_nvidia_smi_does_not_say_how_busy_a_gpu_is(read, cell):
+def test_utilization_of_nvidia_smi_is_unknown_with_mig(read, cell):
     samples = read("\n".join(line for line in SMI.splitlines() if "utilization" not in line))
     assert isnan(cell(samples, "u", Q.GPU_UTILIZATION))
     assert cell(samples, "u", Q.GPU_MEMORY_USED) == 2.0**20
@@ -52,7 +52,7 @@ def amd(family, value, **labels):
 
 
 @pytest.mark.parametrize("prefix", ["", "amd_"])
-def test_amds_percentages_mebibytes_and_microjoules_become_ratios_bytes_and_joules(read, cell, gpu, prefix):
+def test_amd_percentages_mebibytes_and_microjoules_become_ratios_bytes_and_joules(read, cell, gpu, prefix):
     samples = read(
         amd(f"{prefix}gpu_gfx_activity", 57)
         + amd(f"{prefix}gpu_umc_activity", 25)
@@ -73,11 +73,11 @@ def test_amds_percentages_mebibytes_and_microjoules_become_ratios_bytes_and_joul
     assert cell(samples, "u", Q.GPU_TEMPERATURE) == 60.0
 
 
-def test_an_unknown_activity_of_amd_is_no_full_load(read, cell):
+def test_unknown_amd_activity_is_no_full_load(read, cell):
     assert isnan(cell(read(amd("gpu_gfx_activity", 65535)), "u", Q.GPU_UTILIZATION))
 
 
-def test_a_shared_amd_gpu_is_one_gpu(read, cell, gpu):
+def test_shared_amd_gpu_is_one_gpu(read, cell, gpu):
     samples = read(
         amd("gpu_gfx_activity", 57, namespace="ai", pod="a") + amd("gpu_gfx_activity", 57, namespace="ai", pod="b")
     )
@@ -86,7 +86,7 @@ def test_a_shared_amd_gpu_is_one_gpu(read, cell, gpu):
     assert cell(samples, "u", Q.GPU_UTILIZATION) == 0.57
 
 
-def test_an_amd_gpu_of_one_pod_is_exclusive(read, gpu):
+def test_amd_gpu_of_one_pod_is_exclusive(read, gpu):
     held = gpu(read(amd("gpu_gfx_activity", 57, namespace="ai", pod="a")), "u")
     assert (held.attribution, held.pods) == (Attribution.EXCLUSIVE, (PodKey("ai", "a"),))
 
@@ -102,13 +102,13 @@ def test_series_of_one_gpu_with_different_labels_are_one_gpu(read, gpu):
     assert len(read(intel("xpum_engine_ratio", 0.5) + intel("xpum_power_watts", 9, dev_name="")).subjects) == 1
 
 
-def test_an_amd_gpu_without_a_uuid_has_its_serial_number_or_its_id(read):
+def test_amd_gpu_without_a_uuid_has_its_serial_number_or_its_id(read):
     line = 'gpu_gfx_activity{{gpu_id="3",{}hostname="n"}} 5\n'
     assert [each.uuid for each in read(line.format('serial_number="SN",')).subjects] == ["SN"]
     assert [each.uuid for each in read(line.format('gpu_uuid="",')).subjects] == ["3"]
 
 
-def test_through_prometheus_an_amd_gpu_is_not_the_exporters(read, gpu):
+def test_amd_gpu_read_through_prometheus_is_not_the_exporters(read, gpu):
     exporter = {"namespace": "gpu", "pod": "default-metrics-exporter-vvvkm"}
     samples = read(
         amd("gpu_gfx_activity", 1, **exporter)
@@ -119,7 +119,7 @@ def test_through_prometheus_an_amd_gpu_is_not_the_exporters(read, gpu):
     assert gpu(read(amd("gpu_gfx_activity", 1, **exporter)), "u").pods == ()
 
 
-def test_the_zeros_of_an_amd_partition_are_not_believed_and_its_memory_is_its_own(read, cell):
+def test_zeros_of_an_amd_partition_are_unknown_and_its_memory_is_kept(read, cell):
     samples = read(
         amd("gpu_gfx_activity", 90)
         + amd("gpu_gfx_activity", 0, gpu_partition_id="3")
@@ -134,7 +134,7 @@ def test_the_zeros_of_an_amd_partition_are_not_believed_and_its_memory_is_its_ow
     assert cell(samples, ("u", "3"), Q.GPU_MEMORY_TOTAL) == 8 * 2.0**20
 
 
-def test_a_partitioned_amd_gpu_has_no_activity_of_its_own(read, cell):
+def test_partitioned_amd_gpu_has_no_activity(read, cell):
     page = amd("gpu_gfx_activity", 0, gpu_compute_partition_type="cpx") + amd("gpu_used_vram", 5)
     assert isnan(cell(read(page), "u", Q.GPU_UTILIZATION))
     page = amd("gpu_gfx_activity", 40, gpu_compute_partition_type="spx")
@@ -194,7 +194,7 @@ OLD_HAMI = """
     """  # noqa: E501 - as they are
 
 
-def test_hamis_host_ratio_is_a_percentage_of_the_device(read, cell, gpu):
+def test_host_ratio_of_hami_is_a_percentage_of_the_device(read, cell, gpu):
     samples = read(HAMI)
     assert samples.kind == "hami"
     assert cell(samples, "GPU-1", Q.GPU_UTILIZATION) == 0.57
@@ -205,7 +205,7 @@ def test_hamis_host_ratio_is_a_percentage_of_the_device(read, cell, gpu):
     assert gpu(samples, "GPU-2").pods == ()
 
 
-def test_a_vgpu_of_hami_is_never_exclusive(read, gpu):
+def test_vgpu_of_hami_is_never_exclusive(read, gpu):
     """A container without a core limit is printed with utilization 0, and one that has not begun is not printed."""
     assert (gpu(read(HAMI), "GPU-1").attribution, gpu(read(HAMI), "GPU-1").pods) == (
         Attribution.DEVICE,
@@ -223,7 +223,7 @@ def test_old_and_new_names_of_hami_are_one_gpu(read, cell, gpu):
         assert gpu(samples, "GPU-1").pods == (PodKey("ai", "a"), PodKey("ai", "b"))
 
 
-def test_through_prometheus_a_vgpu_of_hami_is_not_the_monitors(read, gpu):
+def test_hami_vgpu_read_through_prometheus_is_not_the_monitors(read, gpu):
     samples = read(
         'HostCoreUtilization{deviceuuid="GPU-1",pod="hami-device-plugin-x",namespace="kube-system"} 3\n'
         'hami_vgpu_memory_limit_bytes{device_uuid="GPU-1",exported_pod="a",exported_namespace="ai",'
@@ -254,7 +254,7 @@ XPUMD = """
     """  # noqa: E501 - as they are
 
 
-def test_the_busiest_engine_group_of_an_intel_gpu_counts(read, cell, gpu):
+def test_busiest_engine_group_of_an_intel_gpu_counts(read, cell, gpu):
     samples = read(XPUMD)
     assert samples.kind == "intel_xpumd"
     assert cell(samples, "u", Q.GPU_UTILIZATION) == 1.0
@@ -263,7 +263,7 @@ def test_the_busiest_engine_group_of_an_intel_gpu_counts(read, cell, gpu):
     assert gpu(samples, "u").attribution is Attribution.NONE
 
 
-def test_an_intel_gpus_memory_is_that_of_the_device_and_its_power_that_of_the_widest_domain(read, cell):
+def test_memory_of_an_intel_gpu_is_the_devices_and_power_the_widest_domains(read, cell):
     samples = read(XPUMD)
     assert cell(samples, "u", Q.GPU_MEMORY_USED) == 300.0
     assert cell(samples, "u", Q.GPU_MEMORY_TOTAL) == 2000.0
@@ -272,7 +272,7 @@ def test_an_intel_gpus_memory_is_that_of_the_device_and_its_power_that_of_the_wi
     assert cell(samples, "u", Q.GPU_TEMPERATURE) == 61.0
 
 
-def test_only_dcgm_has_the_engine_activity(read):
+def test_only_dcgm_has_engine_activity(read):
     pages = (SMI, amd("gpu_gfx_activity", 57), intel("xpum_engine_ratio", 0.5), HAMI, XPUMD)
     assert all(Q.GPU_ENGINE_ACTIVE not in read(page).quantities for page in pages)
 

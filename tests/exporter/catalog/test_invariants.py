@@ -1,4 +1,4 @@
-"""Invariants of all responses: any order, any garbage, any combination of sharers and copies."""
+"""Every response keeps the invariants: any order, any garbage, any combination of sharers and copies."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def read(text_lines, kind="auto"):
 
 
 def as_table(samples):
-    """Rows by subject, with NaN as None, so that tables can be compared."""
+    """Returns rows by subject with None for NaN, so that tables can be compared."""
     return {
         subject: (
             {str(q): None if math.isnan(v) else v for q, v in zip(samples.quantities, row, strict=True)},
@@ -162,9 +162,9 @@ def test_values_of_any_response_are_plausible_or_unknown(page, kind):
         return
     assert samples.values.shape == (len(samples.subjects), len(samples.quantities))
     assert len(set(samples.subjects)) == len(samples.subjects)
-    known = samples.values[~np.isnan(samples.values)]
-    assert (known >= 0.0).all()
-    assert (known < 2.0**62).all()
+    known_values = samples.values[~np.isnan(samples.values)]
+    assert (known_values >= 0.0).all()
+    assert (known_values < 2.0**62).all()
     for quantity in RATIOS & set(samples.quantities):
         column = samples.column(quantity)
         assert (column[~np.isnan(column)] <= 1.0).all()
@@ -175,7 +175,7 @@ def test_values_of_any_response_are_plausible_or_unknown(page, kind):
 
 @settings(max_examples=80, deadline=None)
 @given(pages(unique=True), st.sampled_from([*KINDS]), st.randoms(use_true_random=False))
-def test_the_order_of_lines_does_not_matter(page, kind, random):
+def test_order_of_lines_does_not_matter(page, kind, random):
     shuffled = random.sample(page, len(page))
     before, after = as_table(read(page, kind)), as_table(read(shuffled, kind))
     # A GPU's model and profile are those of its first line; these pages print neither.
@@ -184,7 +184,7 @@ def test_the_order_of_lines_does_not_matter(page, kind, random):
 
 @settings(max_examples=80, deadline=None)
 @given(pages(), pages(), st.sampled_from([*KINDS]))
-def test_an_earlier_response_makes_quantities_incomplete_and_changes_no_other_value(first, second, kind):
+def test_earlier_response_makes_quantities_incomplete_and_changes_no_other_value(first, second, kind):
     reader = Reader(kind)
     reader.read(parse("\n".join(first).encode()), 1.0)
     page = parse("\n".join(second).encode())
@@ -197,8 +197,8 @@ def test_an_earlier_response_makes_quantities_incomplete_and_changes_no_other_va
     for subject, (row, _) in values.items():
         for quantity, value in row.items():
             if value is None:
-                known = expected.get(subject, ({}, 0.0))[0].get(quantity) is not None
-                assert not known or (subject, quantity) in incomplete
+                is_known = expected.get(subject, ({}, 0.0))[0].get(quantity) is not None
+                assert not is_known or (subject, quantity) in incomplete
             else:
                 assert value == expected[subject][0][quantity]
 
@@ -209,7 +209,7 @@ def test_an_earlier_response_makes_quantities_incomplete_and_changes_no_other_va
     parts=st.lists(st.integers(0, 100), min_size=1, max_size=4),
     device_line=st.booleans(),
 )
-def test_however_a_gpu_is_shared_its_value_is_the_devices_or_unknown(busy, parts, device_line):
+def test_value_of_a_shared_gpu_is_the_devices_or_unknown(busy, parts, device_line):
     """Never a sum over sharers, never one sharer's part, and never more than one row."""
     copies = not device_line
     values = [busy] * len(parts) if copies else parts
@@ -226,8 +226,8 @@ def test_however_a_gpu_is_shared_its_value_is_the_devices_or_unknown(busy, parts
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 1000), st.none()), min_size=1, max_size=8))
-def test_a_sum_with_an_unknown_part_is_unknown(values):
-    """The oracle is arithmetic: all parts known, or nothing is. None stands for a series that says NaN."""
+def test_sum_with_an_unknown_part_is_unknown(values):
+    """The expected sum is known only if all parts are. None stands for a series with NaN."""
     text = [
         f'vllm:num_requests_waiting{{model_name="m",engine="{n}"}} {"NaN" if value is None else value}'
         for n, value in enumerate(values)

@@ -1,4 +1,4 @@
-"""Slices, ceilings and shares of MIG profiles."""
+"""MIG profiles have slices, ceilings and shares."""
 
 import pytest
 
@@ -26,18 +26,18 @@ from exporter.model import Gpu
         ("12g.5gb", None),
     ],
 )
-def test_the_slices_of_a_profile_stand_before_its_g(profile, expected):
+def test_slices_of_a_profile_are_the_number_before_its_g(profile, expected):
     assert slices(profile) == expected
 
 
 @pytest.mark.parametrize(
     ("profile", "top"), [("1g.5gb", 1.0), ("2g.10gb", 0.5), ("3g.20gb", 1 / 3), ("7g.40gb", 1 / 7)]
 )
-def test_the_ceiling_is_one_slice_of_the_instance(profile, top):
+def test_ceiling_is_one_slice_of_the_instance(profile, top):
     assert ceiling(Gpu("g", "1", profile)) == top
 
 
-def test_a_whole_gpu_and_an_instance_without_a_profile_have_no_ceiling():
+def test_whole_gpu_and_an_instance_without_a_profile_have_no_ceiling():
     assert ceiling(Gpu("g")) is None
     assert ceiling(Gpu("g", "1")) is None
 
@@ -54,5 +54,5 @@ def test_a_whole_gpu_and_an_instance_without_a_profile_have_no_ceiling():
         (Gpu("g", "1", "9g.9gb"), 1.0),
     ],
 )
-def test_an_instance_has_its_share_of_the_gpu(gpu, expected):
+def test_instance_has_its_share_of_the_gpu(gpu, expected):
     assert share(gpu) == expected

@@ -29,7 +29,7 @@ GPU = (
 
 
 def restarted(engine, away_s=10.0, kind="vllm"):
-    """Another process that goes on with what this one has stored, after so many seconds."""
+    """Returns the engine in another process that continues with the stored series after `away_s` seconds."""
     after = Engine(kind)
     after.now = engine.now + away_s
     after.reader.restore(engine.reader.missing)
@@ -38,11 +38,11 @@ def restarted(engine, away_s=10.0, kind="vllm"):
 
 @pytest.fixture
 def engine():
-    """Engine 1 had 30 requests, and its queue is missing."""
-    made = Engine()
-    made.read(*whole(0), *whole(1, 30), START(100.0))
-    made.read(*whole(0), *whole(1)[1:], START(100.0))
-    return made
+    """A target whose engine 1 had 30 requests; its waiting series is missing."""
+    engine = Engine()
+    engine.read(*whole(0), *whole(1, 30), START(100.0))
+    engine.read(*whole(0), *whole(1)[1:], START(100.0))
+    return engine
 
 
 def test_series_that_is_missing_at_a_restart_stays_missing(engine):
@@ -52,7 +52,7 @@ def test_series_that_is_missing_at_a_restart_stays_missing(engine):
         samples = engine.read(*whole(0), *whole(1)[1:], START(100.0))
         assert gaps(samples) == [(WAITING, GapReason.MISSING, 0.0)]
         assert "vllm:num_requests_waiting" in samples.gaps[0].series
-        assert samples.gaps[0].since == since, "the gap is as old as it is"
+        assert samples.gaps[0].since == since, "the gap must keep its age"
 
 
 def test_restored_series_survives_a_restart_before_the_first_response(engine):
@@ -64,17 +64,17 @@ def test_complete_target_stores_nothing(engine):
     assert (samples.missing, engine.reader.missing) == ((), ())
 
 
-class TestRestoredSeriesCloses:
-    def test_when_it_returns(self, engine):
+class TestRestoredSeriesIsClosed:
+    def test_after_its_return(self, engine):
         after = restarted(engine)
         assert after.read(*whole(0), *whole(1, 30), START(100.0)).gaps == ()
 
-    def test_when_the_process_restarted_meanwhile_by_its_start_time(self, engine):
+    def test_after_a_restart_by_the_start_time(self, engine):
         after = restarted(engine)
         assert after.read(*whole(0), *whole(1)[1:], START(900.0)).gaps == ()
 
     @pytest.mark.parametrize(("tokens", "closed"), [(7, True), (100, False)])
-    def test_when_a_counter_fell_meanwhile_without_a_start_time(self, tokens, closed):
+    def test_after_a_decreasing_counter_without_a_start_time(self, tokens, closed):
         before = Engine()
         before.read(*whole(0, tokens=100), *whole(1, 30))
         before.read(*whole(0, tokens=100), *whole(1)[1:])
@@ -82,7 +82,7 @@ class TestRestoredSeriesCloses:
         assert (after.read(*whole(0, tokens=tokens), *whole(1)[1:]).gaps == ()) is closed
 
     @pytest.mark.parametrize(("waiting", "after_s"), [(0, UNLOADED_AFTER_S), (30, UNLOADED_BUSY_AFTER_S)])
-    def test_when_its_engine_is_unloaded(self, waiting, after_s):
+    def test_after_its_engine_is_unloaded(self, waiting, after_s):
         before = Engine()
         before.read(*whole(0), *whole(1, waiting))
         before.read(*whole(0))
@@ -90,7 +90,7 @@ class TestRestoredSeriesCloses:
         assert WAITING in {gap.quantity for gap in after.read(*whole(0), after=after_s / 2).gaps}
         assert WAITING not in {gap.quantity for gap in after.read(*whole(0), after=after_s / 2).gaps}
 
-    def test_when_its_gpu_was_not_there_for_a_day(self):
+    def test_after_its_gpu_is_missing_for_a_day(self):
         before = Engine("dcgm")
         before.read(GPU(1, 1, 0), GPU(2, 2, 0.9))
         before.read(GPU(1, 1, 0))
@@ -110,24 +110,24 @@ def test_missing_gpu_keeps_its_pod_after_a_restart():
     assert samples.gaps[0].series.startswith("DCGM_FI_PROF_GR_ENGINE_ACTIVE{")
 
 
-class TestTrackerThatAlreadyWatches:
-    """A follower gets what its leader knows, and scrapes by itself."""
+class TestRunningTracker:
+    """A follower gets the missing series of its leader and also scrapes."""
 
-    def test_takes_a_gap_that_is_older_than_its_first_response(self, engine):
+    def test_accepts_a_gap_older_than_its_first_response(self, engine):
         follower = Engine()
         follower.now = engine.now
         assert follower.read(*whole(0), *whole(1)[1:], START(100.0)).gaps == ()
         follower.reader.restore(engine.reader.missing)
         assert gaps(follower.read(*whole(0), *whole(1)[1:], START(100.0))) == [(WAITING, GapReason.MISSING, 0.0)]
 
-    def test_knows_better_what_it_has_watched_itself(self, engine):
+    def test_keeps_its_observations(self, engine):
         follower = Engine()
         follower.read(*whole(0), *whole(1), START(100.0), after=0.0)
         follower.now = engine.now
         follower.reader.restore(engine.reader.missing)
         assert follower.read(*whole(0), *whole(1), START(100.0)).gaps == ()
 
-    def test_does_not_take_what_a_former_process_exposed(self, engine):
+    def test_ignores_series_of_a_former_process(self, engine):
         follower = Engine()
         follower.now = engine.now
         follower.read(*whole(0), START(900.0))
@@ -170,21 +170,21 @@ KEYS = st.tuples(TEXT.filter(bool), st.lists(st.tuples(TEXT, TEXT), max_size=3))
 
 
 @given(KEYS, TEXT, QUANTITIES)
-def test_identity_of_a_queue_comes_back(key, name, quantity):
+def test_identity_of_a_queue_survives_a_round_trip(key, name, quantity):
     identity = Identity(key, Queue(name), quantity, "")
     record = write(identity)
     assert record is None or (read(record), b"\0" in record) == (identity, False)
 
 
 @given(GPUS, QUANTITIES)
-def test_identity_of_a_gpu_comes_back(gpu, quantity):
+def test_identity_of_a_gpu_survives_a_round_trip(gpu, quantity):
     identity = Identity((gpu.uuid, gpu.instance or "", quantity), gpu, quantity, "DCGM{}")
     record = write(identity)
     assert record is None or read(record) == identity
 
 
 @given(GPUS)
-def test_label_of_a_gpu_comes_back_and_is_no_series(gpu):
+def test_label_of_a_gpu_survives_a_round_trip_and_is_no_series(gpu):
     record = write_label(gpu)
     assert record is None or (read_label(record), read(record)) == (gpu, None)
 
@@ -210,7 +210,7 @@ def test_damaged_record_is_dropped(record, number, had_mates):
     assert found <= {Quantity(json.loads(stored.identity)["quantity"]), identity and identity.quantity}
 
 
-def test_start_time_from_far_ahead_does_not_hide_a_restart(engine):
+def test_start_time_in_the_far_future_does_not_hide_a_restart(engine):
     after = Engine()
     after.now = engine.now
     after.reader.restore(each._replace(process_start=1e11) for each in engine.reader.missing)

@@ -1,4 +1,4 @@
-"""Gateways for language models: production-stack's router, Dynamo's frontend, SMG, Envoy AI Gateway."""
+"""Queues are read from production-stack's router, Dynamo's frontend, SMG and Envoy AI Gateway."""
 
 from math import isnan
 
@@ -41,7 +41,7 @@ ROUTER_AT_ZERO = """
     """
 
 
-def test_production_stacks_router_has_the_requests_in_flight_of_all_servers(read, cell):
+def test_router_of_production_stack_has_the_requests_in_flight_of_all_servers(read, cell):
     samples = read(ROUTER)
     assert samples.kind == "production_stack"
     assert samples.subjects == (Queue("default"),)
@@ -51,17 +51,17 @@ def test_production_stacks_router_has_the_requests_in_flight_of_all_servers(read
     assert cell(samples, "default", Q.TOKENS_GENERATED) == 300.0
 
 
-def test_a_router_without_servers_is_detected_and_has_no_rows(read):
+def test_router_without_servers_is_detected_and_has_no_rows(read):
     samples = read("router_cpu_usage_percent 3.5\nrouter_disk_usage_percent 1\n")
     assert (samples.kind, samples.subjects) == ("production_stack", ())
 
 
 @pytest.mark.parametrize("kind", ["production_stack", "dynamo", "smg", "envoy_ai_gateway"])
-def test_what_a_gateway_has_in_flight_is_its_engines_own_over_again(kind):
+def test_requests_in_flight_of_a_gateway_repeat_those_of_its_engines(kind):
     assert KINDS[kind].repeats_engines
 
 
-def test_a_router_without_servers_shows_the_next_request_by_its_count(read):
+def test_router_without_servers_shows_the_next_request_by_its_count(read):
     reading = read_queues(read(ROUTER_AT_ZERO), Role.GATEWAY, None, 0.0, pods=True)
     assert reading.wake_source is WakeSource.REFUSALS
     assert reading.arrivals
@@ -86,7 +86,7 @@ DYNAMO = """
     """  # noqa: E501 - as they are
 
 
-def test_dynamos_queued_requests_are_among_those_in_flight(read, cell):
+def test_queued_requests_of_dynamo_are_among_those_in_flight(read, cell):
     samples = read(DYNAMO)
     assert samples.kind == "dynamo"
     assert samples.subjects == (Queue("m"),)
@@ -99,7 +99,7 @@ def test_dynamos_queued_requests_are_among_those_in_flight(read, cell):
 
 
 @pytest.mark.parametrize(("in_flight", "queued"), [(10, 7), (7, 10), (3, 0), (0, 2)])
-def test_what_dynamo_has_in_hand_is_never_less_than_either_gauge(read, cell, in_flight, queued):
+def test_requests_of_dynamo_are_never_fewer_than_either_gauge(read, cell, in_flight, queued):
     samples = read(
         f'dynamo_frontend_inflight_requests{{model="m"}} {in_flight}\n'
         f'dynamo_frontend_queued_requests{{model="m"}} {queued}\n'
@@ -108,7 +108,7 @@ def test_what_dynamo_has_in_hand_is_never_less_than_either_gauge(read, cell, in_
     assert in_hand == max(in_flight, queued)
 
 
-def test_without_one_of_dynamos_gauges_the_other_is_all_that_is_known(read, cell):
+def test_requests_of_dynamo_with_one_gauge_are_those_of_that_gauge(read, cell):
     samples = read('dynamo_frontend_inflight_requests{model="m"} 4\n')
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 4.0
     assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
@@ -117,7 +117,7 @@ def test_without_one_of_dynamos_gauges_the_other_is_all_that_is_known(read, cell
 UNKNOWN = 'dynamo_frontend_requests_total{error_type="not_found",model="unknown_model",status="error"} 3\n'
 
 
-def test_a_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell):
+def test_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell):
     samples = read(DYNAMO + UNKNOWN)
     assert samples.subjects == (Queue("m"),)
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 5.0
@@ -125,14 +125,14 @@ def test_a_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell)
     assert (reading.wake_source, reading.arrivals) == (WakeSource.REFUSALS, False)
 
 
-def test_a_dynamo_request_without_a_worker_belongs_to_no_model_if_there_are_two(read, cell):
+def test_dynamo_request_without_a_worker_belongs_to_no_model_if_there_are_two(read, cell):
     samples = read(DYNAMO + DYNAMO.replace('model="m"', 'model="n"') + UNKNOWN)
     assert samples.subjects == (Queue("m"), Queue("n"), Queue("unknown_model"))
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 2.0
 
 
 def test_dynamo_without_an_error_has_failed_no_request_and_can_wake(read, cell):
-    """A series of a counter is printed when it is first incremented: of an error that never was, none is."""
+    """Dynamo exposes a counter's series after its first increment, so there is none without an error."""
     page = "\n".join(line for line in DYNAMO.splitlines() if 'status="error"' not in line)
     assert cell(read(page), "m", Q.REQUESTS_FAILED) == 0.0
     assert isnan(cell(read(page.replace("} 40", "} NaN")), "m", Q.REQUESTS_FAILED))
@@ -157,7 +157,7 @@ SMG = """
     """  # noqa: E501 - as they are
 
 
-def test_smg_works_on_what_its_workers_have_and_holds_what_waits_for_a_token_of_admission(read, cell):
+def test_smg_has_running_requests_of_its_workers_and_holds_those_without_admission(read, cell):
     samples = read(SMG)
     assert samples.kind == "smg"
     assert samples.subjects == (Queue("default"),)
@@ -166,7 +166,7 @@ def test_smg_works_on_what_its_workers_have_and_holds_what_waits_for_a_token_of_
     assert cell(samples, "default", Q.REQUESTS_FINISHED) == 40.0
 
 
-def test_smg_refuses_with_a_code_of_its_own_and_a_readiness_probe_fails_without_one(read, cell):
+def test_refusals_of_smg_are_counted_by_their_code_without_probes(read, cell):
     assert cell(read(SMG), "default", Q.REQUESTS_FAILED) == 0.0
     refused = SMG + 'smg_http_responses_total{status_code="503",error_code="no_available_workers"} 2\n'
     assert cell(read(refused), "default", Q.REQUESTS_FAILED) == 2.0
@@ -185,7 +185,7 @@ AI_GATEWAY = """
     """  # noqa: E501 - as they are
 
 
-def test_envoys_ai_gateway_counts_requests_and_tokens_and_has_no_queue(read, cell):
+def test_envoy_ai_gateway_has_requests_and_tokens_and_no_queue(read, cell):
     samples = read(AI_GATEWAY)
     assert samples.kind == "envoy_ai_gateway"
     assert samples.subjects == (Queue("m"),)

@@ -12,7 +12,7 @@ from exporter.model import Quantity, Queue
     "/v2/models/llama/ready",
 ])  # fmt: skip
 @pytest.mark.parametrize("label", ["path", "route", "handler", "endpoint", "http_route"])
-def test_a_health_check_is_detected_by_the_last_part_of_its_path(label, path):
+def test_health_check_is_detected_by_the_last_part_of_its_path(label, path):
     assert is_probe({label: path, "code": "200"})
 
 
@@ -20,11 +20,11 @@ def test_a_health_check_is_detected_by_the_last_part_of_its_path(label, path):
     "/v1/completions", "/", "", "health", "/v1/models/health:predict", "/v2/models/health/infer", "/healthcare",
     "/v1/pings", "/status", "/chat", "none",
 ])  # fmt: skip
-def test_any_other_path_is_no_probe(path):
+def test_other_path_is_no_probe(path):
     assert not is_probe({"path": path})
 
 
-def test_a_label_of_another_name_is_no_path():
+def test_other_label_is_no_path():
     assert not is_probe({"model_name": "/health", "pod": "/ready"})
 
 
@@ -32,7 +32,7 @@ def column(samples, name, quantity):
     return samples.column(quantity)[samples.subjects.index(Queue(name))]
 
 
-def test_the_http_add_ons_probes_are_not_counted(samples):
+def test_probes_of_the_http_add_on_are_not_counted(samples):
     samples_ = samples("""
         interceptor_request_count_total{host="chat",method="GET",path="/healthz",code="200"} 900
         interceptor_request_count_total{host="chat",method="POST",path="/v1/completions",code="200"} 5
@@ -41,7 +41,7 @@ def test_the_http_add_ons_probes_are_not_counted(samples):
     assert column(samples_, "chat", Quantity.REQUESTS_FINISHED) == 5
 
 
-def test_litellms_probes_are_not_counted(samples):
+def test_probes_of_litellm_are_not_counted(samples):
     text = """
         litellm_in_flight_requests 1
         litellm_proxy_total_requests_metric_total{route="/health/liveliness"} 900
@@ -52,7 +52,7 @@ def test_litellms_probes_are_not_counted(samples):
     assert samples_.column(Quantity.REQUESTS_FINISHED).tolist() == [7]
 
 
-def test_what_waits_is_never_left_out_by_its_name(samples):
+def test_waiting_requests_are_never_excluded_by_name(samples):
     samples_ = samples(
         """
         ray_serve_deployment_queued_queries{deployment="d",application="",route="/health"} 3

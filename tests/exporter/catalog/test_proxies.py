@@ -1,4 +1,4 @@
-"""Queues of proxies: Envoy, LiteLLM, Knative, KEDA's HTTP interceptor."""
+"""Queues are read from Envoy, LiteLLM, Knative and KEDA's HTTP interceptor."""
 
 from math import isnan
 
@@ -26,7 +26,7 @@ ENVOY = """
     """
 
 
-def test_envoy_requests_without_a_connection_are_held_and_the_others_run(read, cell):
+def test_envoy_requests_without_a_connection_are_held_and_others_run(read, cell):
     samples = read(ENVOY)
     assert samples.kind == "envoy"
     assert cell(samples, "chat", Q.REQUESTS_HELD) == 3.0
@@ -34,11 +34,11 @@ def test_envoy_requests_without_a_connection_are_held_and_the_others_run(read, c
     assert cell(samples, "chat", Q.REQUESTS_FINISHED) == 100.0
 
 
-def test_what_envoy_refuses_for_want_of_a_backend_and_of_room_is_activity(read, cell):
+def test_requests_that_envoy_refuses_are_failed_requests(read, cell):
     assert cell(read(ENVOY), "chat", Q.REQUESTS_FAILED) == 9.0
 
 
-def test_envoys_streams_to_its_control_plane_are_not_counted(read):
+def test_streams_of_envoy_to_its_control_plane_are_not_counted(read):
     assert read(ENVOY).subjects == (Queue("chat"), Queue("mail"))
 
 
@@ -59,28 +59,28 @@ def active(**clusters):
     ],
     ids=["consul-dataplane", "consul", "istio", "envoy-gateway", "contour"],
 )
-def test_clusters_of_envoys_own_bootstrap_are_not_counted(read, clusters):
+def test_clusters_of_envoys_bootstrap_are_not_counted(read, clusters):
     samples = read(active(**clusters, chat=2))
     assert samples.subjects == (Queue("chat"),)
     assert samples.column(Q.REQUESTS_RUNNING).tolist() == [2.0]
 
 
-def test_an_application_with_the_name_of_istios_agent_is_counted_without_istio(read):
+def test_application_with_the_name_of_istios_agent_is_counted_without_istio(read):
     assert read(active(agent=2, otel_metric_sink=1)).subjects == (Queue("agent"), Queue("otel_metric_sink"))
 
 
-def test_istios_label_for_the_cluster_is_read(read, cell):
+def test_cluster_label_of_istio_is_read(read, cell):
     samples = read('envoy_cluster_upstream_rq_active{cluster_name="outbound|80||chat.ai.svc.cluster.local"} 4\n')
     assert cell(samples, "outbound|80||chat.ai.svc.cluster.local", Q.REQUESTS_RUNNING) == 4.0
 
 
-def test_an_envoy_without_cluster_metrics_has_no_queue(read):
+def test_envoy_without_cluster_metrics_has_no_queue(read):
     samples = read("envoy_server_live 1\nenvoy_http_downstream_rq_active 4\n")
     assert samples.kind == "envoy"
     assert samples.subjects == ()
 
 
-def test_litellms_requests_in_flight_are_summed_over_its_workers_and_models_have_no_share(read, cell):
+def test_requests_in_flight_of_litellm_are_summed_over_workers_and_not_split_by_model(read, cell):
     samples = read(
         """
         litellm_in_flight_requests{pid="11"} 2
@@ -100,7 +100,7 @@ def test_litellms_requests_in_flight_are_summed_over_its_workers_and_models_have
     assert isnan(cell(samples, "default", Q.REQUESTS_WAITING))
 
 
-def test_the_activator_holds_what_waits_for_a_pod(read, cell):
+def test_activator_holds_requests_that_wait_for_a_pod(read, cell):
     samples = read(
         """
         kn_revision_request_queued{k8s_namespace_name="ai",kn_revision_name="chat-00001"} 4
@@ -118,7 +118,7 @@ def test_revisions_of_one_name_in_two_namespaces_are_two(read):
     assert read(line.format("ai") + line.format("test")).subjects == (Queue("ai/chat-00001"), Queue("test/chat-00001"))
 
 
-def test_an_old_activator_has_one_count_of_waiting_and_running(read, cell):
+def test_old_activator_has_one_count_of_waiting_and_running(read, cell):
     samples = read(
         """
         activator_request_concurrency{namespace_name="ai",revision_name="chat-00001"} 3
@@ -139,14 +139,14 @@ def test_an_old_activator_has_one_count_of_waiting_and_running(read, cell):
         ("queue_proxy_queue_depth", "queue_proxy_app_request_count_total"),
     ],
 )
-def test_a_queue_proxys_last_depth_is_no_queue(read, cell, depth, count):
+def test_last_depth_of_queue_proxy_is_no_queue(read, cell, depth, count):
     samples = read(f'{depth}{{revision_name="chat-00001"}} 1\n{count}{{revision_name="chat-00001"}} 40\n')
     assert samples.kind == "knative"
     assert samples.quantities == (Q.REQUESTS_FINISHED,)
     assert cell(samples, "chat-00001", Q.REQUESTS_FINISHED) == 40.0
 
 
-def test_the_interceptor_counts_a_request_from_its_arrival_to_its_answer(read, cell):
+def test_interceptor_counts_a_request_from_arrival_to_response(read, cell):
     samples = read(
         """
         interceptor_request_concurrency{route_name="chat",route_namespace="ai"} 5
@@ -159,7 +159,7 @@ def test_the_interceptor_counts_a_request_from_its_arrival_to_its_answer(read, c
     assert cell(samples, "chat", Q.REQUESTS_FINISHED) == 32.0
 
 
-def test_an_older_interceptor_has_one_queue_for_each_host(read, cell):
+def test_older_interceptor_has_one_queue_for_each_host(read, cell):
     samples = read(
         """
         interceptor_pending_request_count{host="chat.example",otel_scope_name="keda-interceptor-proxy"} 10
@@ -169,5 +169,5 @@ def test_an_older_interceptor_has_one_queue_for_each_host(read, cell):
     assert cell(samples, "chat.example", Q.REQUESTS_RUNNING) == 10.0
 
 
-def test_a_proxy_repeats_the_requests_of_its_engines():
+def test_proxy_repeats_the_requests_of_its_engines():
     assert all(KINDS[kind].repeats_engines for kind in ("envoy", "litellm", "knative", "http_addon", "epp"))

@@ -1,4 +1,4 @@
-"""Kinds, plans and times of any response."""
+"""The reader detects the kind of a response, compiles its plan, and sets the times of its rows."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ Q = Quantity
         ("", None),
     ],
 )
-def test_a_kind_is_detected_by_its_families(page, text, kind):
+def test_kind_is_detected_by_its_families(page, text, kind):
     assert detect(page(text).layout) == kind
 
 
@@ -49,14 +49,14 @@ def test_only_the_rows_of_the_configured_kind_are_read(read):
     assert read(text).kind == "dcgm"  # two families against one
 
 
-def test_an_error_of_an_unknown_response_lists_the_kinds(read):
+def test_error_for_an_unknown_response_lists_the_kinds(read):
     with pytest.raises(UnknownKind) as error:
         read("node_load1 3\nnode_load5 3\nnode_cpu_seconds_total 1\ngo_goroutines 4\n")
     assert "no family of this response (node_load1, node_load5, node_cpu_seconds_total, ...)" in str(error.value)
     assert str(error.value).endswith(", ".join(KINDS))
 
 
-def test_an_unknown_kind_is_refused_before_any_page(page):
+def test_unknown_kind_is_refused_before_any_page(page):
     with pytest.raises(UnknownKind, match="got 'ollama'"):
         Reader("ollama")
     with pytest.raises(UnknownKind, match="got 'auto'"):
@@ -64,21 +64,21 @@ def test_an_unknown_kind_is_refused_before_any_page(page):
 
 
 @pytest.mark.parametrize("kind", ["auto", "dcgm", "vllm"])
-def test_an_empty_response_has_no_rows_and_no_zeros(read, kind):
-    """What dcgm-exporter answers while it reloads: 200 and nothing."""
+def test_empty_response_has_no_rows_and_no_zeros(read, kind):
+    """dcgm-exporter responds with 200 and an empty body while it reloads."""
     samples = read("", kind)
     assert samples.subjects == ()
     assert samples.quantities == ()
     assert samples.column(Q.GPU_ENGINE_ACTIVE).shape == (0,)
 
 
-def test_a_target_with_an_empty_response_keeps_its_kind(page):
+def test_target_with_an_empty_response_keeps_its_kind(page):
     reader = Reader("auto")
     reader.read(page("vllm:num_requests_waiting 1\n"), 0.0)
     assert reader.read(page(""), 1.0).kind == "vllm"
 
 
-def test_a_response_of_another_kind_than_configured_has_no_rows(read):
+def test_response_of_another_kind_than_configured_has_no_rows(read):
     samples = read("up 1\n", "vllm")
     assert samples.kind == "vllm"
     assert samples.subjects == ()
@@ -89,11 +89,11 @@ def test_bad_lines_of_the_response_are_in_the_samples(read):
     assert [line for line, _ in samples.dropped] == [1, 3]
 
 
-def test_a_row_without_times_was_measured_at_receipt(read):
+def test_time_of_a_row_without_timestamps_is_its_receipt(read):
     assert read('vllm:num_requests_waiting{model_name="m"} 1\n').at.tolist() == [1000.0]
 
 
-def test_a_row_was_measured_when_its_oldest_series_was(read):
+def test_time_of_a_row_is_that_of_its_oldest_series(read):
     samples = read(
         """
         vllm:num_requests_waiting{model_name="a",engine="0"} 1 500000
@@ -106,11 +106,11 @@ def test_a_row_was_measured_when_its_oldest_series_was(read):
     assert samples.at.tolist() == [400.0, 1000.0]
 
 
-def test_a_gpu_of_unused_fields_only_still_has_a_time(read):
+def test_gpu_with_only_unused_fields_has_a_time(read):
     assert read('DCGM_FI_DEV_SM_CLOCK{UUID="g"} 1 7000\n').at.tolist() == [7.0]
 
 
-def test_a_repeated_layout_is_compiled_once(monkeypatch):
+def test_repeated_layout_is_compiled_once(monkeypatch):
     compiled = []
 
     def counting(kind, layout):
@@ -134,7 +134,7 @@ def test_line_numbers_are_those_of_the_last_response():
     assert [line for line, _ in samples.dropped] == [3]
 
 
-def test_a_column_that_the_response_does_not_have_is_all_unknown(read):
+def test_column_of_a_missing_quantity_is_unknown(read):
     samples = read('vllm:num_requests_waiting{model_name="m"} 1\n')
     assert samples.quantities == (Q.REQUESTS_WAITING,)
     assert np.isnan(samples.column(Q.GPU_POWER)).all()

@@ -1,6 +1,6 @@
-"""Sixteen ways to read these pages wrongly, each made impossible: one section per mistake, in one order.
+"""Excludes sixteen ways to misread metrics pages: one section per mistake.
 
-Where the mistake is not one of reading a page, the law lives with whoever could make it and is named here.
+A section names the file whose tests exclude its mistake, if that is not this one.
 """
 
 from math import isnan
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from exporter.attribution import owners_by_name
-from exporter.model import Attribution, PodKey, Quantity, Role, Target, WorkloadKey
+from exporter.model import PodKey, Quantity, Role, Target, WorkloadKey
 from scaler.policy.columns import Signal
 from scaler.signals.latest import LatestSamples, TargetRules
 
@@ -21,7 +21,7 @@ POD = 'namespace="ai",pod="chat-0"'
 
 @pytest.fixture
 def latest(read):
-    """What an objective of `chat` would see of one page."""
+    """`latest(text)`: the signals of `chat` after one page."""
 
     def latest(text, target=NODE):
         intake = LatestSamples([TargetRules(CHAT, pods=False)], owners_by_name({CHAT: None}), 15.0)
@@ -32,44 +32,15 @@ def latest(read):
     return latest
 
 
-# 1. Adding up copies of one GPU, a device and its parts, MIG power once per instance, a parent and its instances.
+# 1. Adding up copies of one GPU, a device and its parts, MIG power once per instance, a parent and its instances:
+# test_sharing.py and test_gpus.py.
 
 
-def test_a_gpu_that_is_copied_to_each_pod_is_one_gpu(read, cell):
-    copies = "".join(f'DCGM_FI_DEV_POWER_USAGE{{UUID="g",namespace="ai",pod="{pod}"}} 300\n' for pod in "abc")
-    assert cell(read(copies), "g", Q.GPU_POWER) == 300.0
+# 2. Identifying a MIG instance by its GPU's UUID alone: test_gpus.py. (Averages over instances of different sizes:
+# tests/scaler/signals/gpus.)
 
 
-def test_a_device_and_its_parts_are_not_added(read, cell):
-    parts = "".join(f'DCGM_FI_DEV_GPU_UTIL{{UUID="g",vgpu="{n}",namespace="ai",pod="p{n}"}} 45\n' for n in (0, 1))
-    assert cell(read('DCGM_FI_DEV_GPU_UTIL{UUID="g"} 90\n' + parts), "g", Q.GPU_UTILIZATION) == 0.9
-
-
-def test_power_repeated_on_mig_instances_belongs_to_the_parent(read, cell):
-    samples = read(
-        "".join(
-            f'DCGM_FI_{name}{{UUID="g",GPU_I_ID="{n}",GPU_I_PROFILE="1g.10gb"}} {value}\n'
-            for n in (7, 8)
-            for name, value in (("DEV_POWER_USAGE", 300), ("PROF_GR_ENGINE_ACTIVE", 0.5))
-        )
-    )
-    assert isnan(cell(samples, ("g", "7"), Q.GPU_POWER))
-    assert isnan(cell(samples, ("g", "8"), Q.GPU_POWER))
-
-
-# 2. Taking a MIG parent's UUID for the whole name. (How differently large instances average: tests/gpu_shares.)
-
-
-def test_two_mig_instances_of_one_uuid_are_two_with_their_own_size(read, gpu, cell):
-    samples = read(
-        'DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g",GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"} 0.33\n'
-        'DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g",GPU_I_ID="7",GPU_I_PROFILE="1g.10gb"} 1.0\n'
-    )
-    assert [gpu(samples, "g", n).profile for n in ("1", "7")] == ["3g.40gb", "1g.10gb"]
-    assert [cell(samples, ("g", n), Q.GPU_ENGINE_ACTIVE) for n in ("1", "7")] == [0.33, 1.0]
-
-
-# 3. Reading a family that is not there as 0.
+# 3. Reading a missing family as 0. (Empty responses: test_reader.py.)
 
 
 @pytest.mark.parametrize(
@@ -81,34 +52,18 @@ def test_two_mig_instances_of_one_uuid_are_two_with_their_own_size(read, gpu, ce
         ("tgi_request_count 1\ntgi_request_success 0\n", "default", Q.REQUESTS_WAITING),  # a fresh TGI
     ],
 )
-def test_a_missing_family_is_unknown(read, cell, page, key, quantity):
+def test_missing_family_is_unknown(read, cell, page, key, quantity):
     assert isnan(cell(read(page), key, quantity))
 
 
-def test_an_empty_response_empties_no_queue(read):
-    assert read("", "vllm").subjects == ()
+# 4. Using per-pod zeros on a busy device: test_sharing.py.
 
 
-# 4. Believing per-pod zeros on a busy device.
-
-
-def test_pods_at_0_on_a_busy_device_have_no_parts(read, gpu):
-    page = 'DCGM_FI_DEV_GPU_UTIL{UUID="g"} 90\n' + "".join(
-        f'DCGM_FI_DEV_GPU_UTIL{{UUID="g",vgpu="{n}",namespace="ai",pod="p{n}"}} 0\n' for n in (0, 1)
-    )
-    assert gpu(read(page), "g").attribution is Attribution.DEVICE
-
-
-# 5. Averaging marks for "no value", and losing a page to one line.
-
-
-@pytest.mark.parametrize("mark", ["9223372036854775794", "2147483632", "140737488355328", "NaN"])
-def test_a_mark_is_no_value(read, cell, mark):
-    assert isnan(cell(read(f'DCGM_FI_DEV_POWER_USAGE{{UUID="g"}} {mark}\n'), "g", Q.GPU_POWER))
+# 5. Averaging marks for "no value" (test_blanks.py), and losing a page to one line.
 
 
 @pytest.mark.parametrize("line", ["...", 'X{UUID="g"} ERROR - FAILED TO CONVERT TO STRING', "<<<NULL>>>", "\x00"])
-def test_a_line_that_is_no_sample_costs_itself(read, cell, line):
+def test_line_that_is_no_sample_costs_only_itself(read, cell, line):
     page = f'{line}\nDCGM_FI_DEV_POWER_USAGE{{UUID="g"}} 300\n{line}\n'
     assert cell(read(page), "g", Q.GPU_POWER) == 300.0
     assert [number for number, _ in read(page).dropped] == [1, 3]
@@ -134,19 +89,19 @@ def test_every_number_is_in_one_unit(read, cell, page, key, quantity, value):
     assert cell(read(page), key, quantity) == value
 
 
-# 7. Taking held memory for load; 8. sizing by a utilization that one small request fills.
+# 7. Using held memory as load; 8. scaling by a utilization that one small request fills.
 
 
-def test_neither_held_memory_nor_utilization_can_size_anything(latest):
+def test_held_memory_and_utilization_are_no_signals(latest):
     page = f'DCGM_FI_DEV_FB_USED{{UUID="g",{POD}}} 80000\nDCGM_FI_DEV_GPU_UTIL{{UUID="g",{POD}}} 100\n'
     assert set(latest(page).values()) == {None}
 
 
-def test_engine_activity_can(latest):
+def test_engine_activity_is_a_signal(latest):
     assert latest(f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{UUID="g",{POD}}} 0.5\n')[Signal.GPU_ENGINE] == 0.5
 
 
-# 9. Knowing a thing by one name only.
+# 9. Reading a family or label under one name only.
 
 
 @pytest.mark.parametrize(
@@ -164,34 +119,21 @@ def test_old_and_new_names_are_read(read, cell, page, key, quantity, value):
 
 
 @pytest.mark.parametrize("labels", ["pod_namespace,pod_name", "exported_namespace,exported_pod", "namespace,pod"])
-def test_a_pod_label_is_read_under_all_its_names(read, gpu, labels):
+def test_pod_label_is_read_under_all_its_names(read, gpu, labels):
     namespace, pod = labels.split(",")
     page = f'DCGM_FI_DEV_GPU_UTIL{{UUID="g",{namespace}="ai",{pod}="chat-0"}} 1\n'
     assert gpu(read(page), "g").pods == (PodKey("ai", "chat-0"),)
 
 
-# 10. Taking the exporter's pod for the workload's, and "" for a pod.
+# 10. Using the exporter's pod as the workload's, and "" as a pod: test_sharing.py.
 
 
-def test_through_prometheus_the_bare_pod_is_the_exporter(read, gpu):
-    page = (
-        'DCGM_FI_DEV_GPU_UTIL{UUID="g",pod="dcgm-x",namespace="gpu",exported_pod="chat-0",exported_namespace="ai"} 1\n'
-    )
-    assert gpu(read(page), "g").pods == (PodKey("ai", "chat-0"),)
+# 11. Reading repeats as new samples, and values of a previous pod: tests/exporter/scrape/test_interval.py,
+# tests/scaler/workloads/pods and tests/scaler/signals/latest.
 
 
-def test_an_empty_pod_label_names_no_pod(read, gpu):
-    assert gpu(read('DCGM_FI_DEV_GPU_UTIL{UUID="g",namespace="",pod=""} 1\n'), "g").attribution is Attribution.NONE
-
-
-# 11. Reading repeats as new samples, and values of the pod before. Laws of tests/exporter/scrape/interval, of
-# tests/ownership:
-# test_a_reading_from_before_a_pod_began_is_not_the_pods, and of tests/intake:
-# test_a_new_pod_at_an_old_address_inherits_nothing.
-
-
-# 12. Counters as gauges, gauges as counters, times as counts. (Falls of a counter: tests/scaler/signals/latest,
-# tests/kernels.)
+# 12. Counters as gauges, gauges as counters, times as counts. (Decreasing counters:
+# tests/scaler/signals/latest and tests/scaler/signals/kernels.)
 
 
 @pytest.mark.parametrize(
@@ -206,13 +148,7 @@ def test_time_spent_in_a_queue_is_no_queue(read, cell, page, key):
     assert cell(read(page), key, Q.REQUESTS_FINISHED) == 1.0
 
 
-def test_rays_gauge_beside_its_counter_is_no_counter(read, cell):
-    labels = '{deployment="d",replica="r"}'
-    page = f"ray_serve_deployment_request_counter{labels} 30\nray_serve_deployment_request_counter_total{labels} 30\n"
-    assert cell(read(page), "d", Q.REQUESTS_FINISHED) == 30.0
-
-
-def test_when_a_counter_was_made_is_no_count(read, cell):
+def test_creation_time_of_a_counter_is_no_count(read, cell):
     page = (
         'vllm:request_success_total{model_name="m"} 3\nvllm:request_success_created{model_name="m"} 1.78e9\n'
         'vllm:prompt_tokens_created{model_name="m"} 1.78e9\n'
@@ -221,41 +157,10 @@ def test_when_a_counter_was_made_is_no_count(read, cell):
     assert isnan(cell(read(page), "m", Q.TOKENS_PROMPT))
 
 
-# 13. Adding a total to its parts, and letting the last engine win.
+# 13. Adding a total to its parts, and counting only the last engine: test_engines.py.
 
 
-@pytest.mark.parametrize(
-    ("page", "waiting"),
-    [
-        (
-            (
-                'vllm:num_requests_waiting{model_name="m"} 6\n'
-                'vllm:num_requests_waiting_by_reason{model_name="m",reason="capacity"} 4\n'
-                'vllm:num_requests_waiting_by_reason{model_name="m",reason="deferred"} 2\n'
-            ),
-            6.0,
-        ),
-        (
-            (
-                'sglang:num_queue_reqs{model_name="m",priority=""} 7\n'
-                'sglang:num_queue_reqs{model_name="m",priority="None"} 7\n'
-            ),
-            7.0,
-        ),
-        (
-            (
-                'vllm:num_requests_waiting{model_name="m",engine="0"} 6\n'
-                'vllm:num_requests_waiting{model_name="m",engine="1"} 1\n'
-            ),
-            7.0,
-        ),
-    ],
-)
-def test_a_total_is_not_added_to_its_parts_and_no_engine_is_lost(read, cell, page, waiting):
-    assert cell(read(page), "m", Q.REQUESTS_WAITING) == waiting
-
-
-# 14. Looking at ready pods only. (Counters that rise are activity: tests/scaler/engine/decider/test_gateways.)
+# 14. Using ready pods only. (Increasing counters are activity: tests/scaler/engine/decider/test_gateways.)
 
 
 @pytest.mark.parametrize(
@@ -273,22 +178,15 @@ def test_a_total_is_not_added_to_its_parts_and_no_engine_is_lost(read, cell, pag
         ('tgi_request_failure{err="overloaded"} 3\n', "default", Q.REQUESTS_FAILED, 3.0),
     ],
 )
-def test_what_no_pod_sees_is_seen(read, cell, page, key, quantity, value):
+def test_requests_outside_the_pods_are_read(read, cell, page, key, quantity, value):
     assert cell(read(page), key, quantity) == value
 
 
-# 15. Taking a sleeping engine for idle capacity. (A failed scrape and k of n pods:
-# tests/scaler/policy/test_some_pods_...;
-# a loading replica: tests/scaler/policy/test_zero_needs_proof.)
+# 15. Using a sleeping engine as idle capacity: test_engines.py. (A failed scrape and k of n pods:
+# tests/scaler/policy/test_some_pods_do_not_answer.py; a loading replica: tests/scaler/policy/test_zero_needs_proof.py.)
 
 
-def test_a_sleeping_engine_is_not_awake(read, cell):
-    page = 'vllm:engine_sleep_state{{model_name="m",sleep_state="awake"}} {}\nvllm:num_requests_waiting 0\n'
-    assert cell(read(page.format(0)), "m", Q.ENGINE_AWAKE) == 0.0
-    assert cell(read(page.format(1)), "m", Q.ENGINE_AWAKE) == 1.0
-
-
-# 16. Trusting the text to be well formed.
+# 16. Expecting well-formed text.
 
 
 @pytest.mark.parametrize(
@@ -302,10 +200,10 @@ def test_a_sleeping_engine_is_not_awake(read, cell):
         '# TYPE vllm:num_requests_waiting histogram\nvllm:num_requests_waiting{engine="0", model_name="m"} 3.0',
     ],
 )
-def test_a_response_need_not_be_well_formed(read, cell, page):
+def test_response_need_not_be_well_formed(read, cell, page):
     assert cell(read(page), "m", Q.REQUESTS_WAITING) == 3.0
 
 
-def test_a_counter_need_not_end_in_total(read, cell):
+def test_counter_need_not_end_in_total(read, cell):
     assert cell(read('nv_inference_request_success{model="m"} 3\n'), "m", Q.REQUESTS_FINISHED) == 3.0
     assert cell(read("tgi_request_success 3\n"), "default", Q.REQUESTS_FINISHED) == 3.0

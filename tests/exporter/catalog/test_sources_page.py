@@ -17,18 +17,18 @@ ROWS = {
 }
 
 
-def test_every_kind_has_one_row_and_every_row_is_of_a_kind():
+def test_every_kind_has_exactly_one_row():
     assert set(KINDS) - {EXPORT.name} == set(ROWS)
 
 
-def test_documented_ports_paths_and_signals_at_zero_are_those_of_the_catalog():
+def test_documented_ports_paths_and_signals_at_zero_match_the_catalog():
     documented = {name: row[:3] for name, row in ROWS.items()}
     assert {name: (KINDS[name].port, KINDS[name].path, KINDS[name].at_zero) for name in ROWS} == documented
 
 
-def test_documented_quantities_are_those_of_the_table():
-    """By words: a kind whose table has no such row must not promise it, and the other way round."""
-    words = {
+def test_documented_quantities_match_the_table():
+    """Compares by terms: a kind documents a quantity exactly if its table has a row for it."""
+    terms = {
         "waiting": Q.REQUESTS_WAITING,
         "running": Q.REQUESTS_RUNNING,
         "held": Q.REQUESTS_HELD,
@@ -37,12 +37,12 @@ def test_documented_quantities_are_those_of_the_table():
         "utilization": Q.GPU_UTILIZATION,
     }
     for name, (_, _, _, described) in ROWS.items():
-        if name in ("dcgm", "epp"):  # no table; sums made of averages
+        if name in ("dcgm", "epp"):  # no table; sums computed from averages
             continue
         columns = {row.column for row in KINDS[name].rows}
         bare = re.sub(r"\([^)]*\)", "", described)
-        assert {word for word, quantity in words.items() if quantity in columns} == {
-            word for word in words if re.search(rf"\b{word}\b", bare)
+        assert {term for term, quantity in terms.items() if quantity in columns} == {
+            term for term in terms if re.search(rf"\b{term}\b", bare)
         }, name
 
 

@@ -1,4 +1,4 @@
-"""Lists that come from DNS: what an answer is, what none is, and for how long the last one stands."""
+"""DnsTargets lists the addresses of a name and keeps the last answer for a while; StaticTargets is configured."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from exporter.discovery import Listing
-from exporter.discovery.dns import DnsTargets, resolve
+from exporter.discovery.dns import DnsTargets, StaticTargets, resolve
 from exporter.event_loop import run
 from exporter.model import Role, Target, WorkloadKey
 
@@ -16,15 +16,15 @@ PATIENCE_S = 20.0
 KEEP_S = 15.0
 
 
-class Names:
-    """A resolver: answers with `answer`, raises it if it is an exception, and is silent if it is None."""
+class Resolver:
+    """Returns `answer`, raises it if it is an exception, and never returns if it is None. requested: the names."""
 
     def __init__(self, answer):
         self.answer = answer
-        self.asked = []
+        self.requested = []
 
     async def __call__(self, name):
-        self.asked.append(name)
+        self.requested.append(name)
         if self.answer is None:
             await asyncio.Event().wait()
         if isinstance(self.answer, Exception):
@@ -53,100 +53,100 @@ SILENT = None
 FAILURES = [OSError("no route"), socket.gaierror(socket.EAI_AGAIN, "try again"), UnicodeError("label too long")]
 
 
-async def test_before_the_first_answer_nothing_is_known():
-    targets = pods_of(Names(["127.0.0.2"]))
+async def test_list_is_unknown_before_the_first_answer():
+    targets = pods_of(Resolver(["127.0.0.2"]))
     assert targets.listing() is None
     assert targets.owner == CHAT
 
 
-async def test_every_address_is_a_target_in_an_order_that_does_not_change():
-    names = Names(["127.0.0.3", "127.0.0.2"])
-    targets = pods_of(names)
+async def test_every_address_is_a_target_in_a_stable_order():
+    resolver = Resolver(["127.0.0.3", "127.0.0.2"])
+    targets = pods_of(resolver)
     await targets.refresh(0.0)
     assert hosts(targets) == ["127.0.0.2", "127.0.0.3"]
-    assert names.asked == ["chat.ai.svc"]
+    assert resolver.requested == ["chat.ai.svc"]
 
 
-async def test_pods_come_and_go_with_the_answers():
-    names = Names(["127.0.0.2"])
-    targets = pods_of(names)
-    seen = []
+async def test_targets_follow_the_answers():
+    resolver = Resolver(["127.0.0.2"])
+    targets = pods_of(resolver)
+    listings = []
     for now, answer in enumerate([["127.0.0.2"], ["127.0.0.2", "127.0.0.3"], ["127.0.0.3"], []]):
-        names.answer = answer
+        resolver.answer = answer
         await targets.refresh(float(now))
-        seen.append(hosts(targets))
-    assert seen == [["127.0.0.2"], ["127.0.0.2", "127.0.0.3"], ["127.0.0.3"], []]
+        listings.append(hosts(targets))
+    assert listings == [["127.0.0.2"], ["127.0.0.2", "127.0.0.3"], ["127.0.0.3"], []]
 
 
-async def test_no_address_is_an_answer():
-    names = Names([])
-    targets = pods_of(names)
+async def test_empty_answer_is_an_empty_list():
+    resolver = Resolver([])
+    targets = pods_of(resolver)
     await targets.refresh(0.0)
     assert targets.listing() == Listing(())
     assert targets.failure is None
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_where_the_first_lookup_fails_nothing_is_known(failure):
-    targets = pods_of(Names(failure))
+async def test_list_is_unknown_if_the_first_lookup_fails(failure):
+    targets = pods_of(Resolver(failure))
     await targets.refresh(0.0)
     assert targets.listing() is None
     assert str(failure) in targets.failure
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_the_last_answer_stands_for_a_while_and_then_nothing_is_known(failure):
-    names = Names(["127.0.0.2"])
-    targets = pods_of(names)
+async def test_last_answer_counts_for_a_while_after_a_failure_and_then_expires(failure):
+    resolver = Resolver(["127.0.0.2"])
+    targets = pods_of(resolver)
     await targets.refresh(100.0)
-    names.answer = failure
+    resolver.answer = failure
     await targets.refresh(100.0 + KEEP_S)
     assert hosts(targets) == ["127.0.0.2"]
     assert "chat.ai.svc" in targets.failure
     await targets.refresh(100.5 + KEEP_S)
     assert hosts(targets) is None
-    names.answer = ["127.0.0.3"]
+    resolver.answer = ["127.0.0.3"]
     await targets.refresh(200.0)
     assert hosts(targets) == ["127.0.0.3"]
     assert targets.failure is None
 
 
-async def test_the_time_the_last_answer_stands_begins_anew_with_each_answer():
-    names = Names(["127.0.0.2"])
-    targets = pods_of(names)
+async def test_each_answer_restarts_the_expiry():
+    resolver = Resolver(["127.0.0.2"])
+    targets = pods_of(resolver)
     for now in (0.0, KEEP_S, 2 * KEEP_S):
-        names.answer = ["127.0.0.2"]
+        resolver.answer = ["127.0.0.2"]
         await targets.refresh(now)
-        names.answer = OSError("no route")
+        resolver.answer = OSError("no route")
         await targets.refresh(now + KEEP_S)
         assert hosts(targets) == ["127.0.0.2"]
 
 
-async def test_silence_is_no_answer_and_says_how_long_it_was_waited_for():
-    targets = pods_of(Names(SILENT), timeout_s=0.02)
+async def test_lookup_timeout_is_a_failure_with_its_duration():
+    targets = pods_of(Resolver(SILENT), timeout_s=0.02)
     async with asyncio.timeout(PATIENCE_S):
         await targets.refresh(0.0)
     assert targets.listing() is None
     assert targets.failure == "chat.ai.svc: no answer within 0.02 s"
 
 
-async def test_a_pod_with_an_address_in_each_family_counts_once():
-    names = Names(["127.0.0.2", "127.0.0.3", "::2", "::3"])
-    targets = pods_of(names)
+async def test_dual_stack_pod_counts_once():
+    resolver = Resolver(["127.0.0.2", "127.0.0.3", "::2", "::3"])
+    targets = pods_of(resolver)
     await targets.refresh(0.0)
     assert hosts(targets) == ["127.0.0.2", "127.0.0.3"]
-    names.answer = ["::3", "::2"]
+    resolver.answer = ["::3", "::2"]
     await targets.refresh(1.0)
     assert hosts(targets) == ["::2", "::3"]
 
 
-async def test_the_system_resolves_localhost():
+async def test_system_resolves_localhost():
     found = await resolve("localhost")
     assert found
     assert found <= {"127.0.0.1", "::1"}
 
 
-async def test_a_numeric_name_is_its_own_address():
+async def test_numeric_name_is_its_own_address():
     assert await resolve("127.0.0.2") == {"127.0.0.2"}
     assert await resolve("::1") == {"::1"}
 
@@ -157,24 +157,24 @@ async def test_unknown_name_has_no_addresses():
 
 
 @pytest.mark.parametrize(
-    ("said", "answered"),
+    ("error", "answered"),
     [("EAI_NONAME", True), ("EAI_NODATA", True), ("EAI_AGAIN", False), ("EAI_FAIL", False), ("EAI_SYSTEM", False)],
 )
-async def test_only_errors_that_mean_no_address_are_an_answer(monkeypatch, said, answered):
-    number = getattr(socket, said)
+async def test_only_errors_that_mean_no_address_are_an_empty_answer(monkeypatch, error, answered):
+    number = getattr(socket, error)
 
     def getaddrinfo(*_, **__):
-        raise socket.gaierror(number, said)
+        raise socket.gaierror(number, error)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     if answered:
         assert await resolve("chat.ai.svc") == set()
     else:
-        with pytest.raises(OSError, match=said):
+        with pytest.raises(OSError, match=error):
             await resolve("chat.ai.svc")
 
 
-async def test_a_name_that_cannot_be_asked_for_is_no_answer():
+async def test_invalid_name_is_a_failure():
     targets = DnsTargets("a..b", target_at, owner=None, timeout_s=PATIENCE_S, keep_s=KEEP_S)
     await targets.refresh(0.0)
     assert targets.listing() is None
@@ -261,3 +261,16 @@ async def test_bug_in_a_lookup_is_not_an_answer():
 
     with pytest.raises(KeyError):
         await pods_of(broken).refresh(0.0)
+
+
+async def test_configured_targets_are_listed_before_the_first_refresh():
+    configured = (Target("http://a/", "vllm", Role.PODS, CHAT), Target("http://b/", "vllm", Role.PODS, CHAT))
+    targets = StaticTargets(iter(configured), owner=CHAT)
+    assert targets.listing() == Listing(configured)
+    await targets.refresh(1e12)
+    assert targets.listing() == Listing(configured)
+    assert targets.owner == CHAT
+
+
+def test_empty_configuration_is_an_empty_list():
+    assert StaticTargets(()).listing() == Listing(())

@@ -1,4 +1,4 @@
-"""Targets of pods, Services and exporters: which are listed, and that they stay the same from look to look."""
+"""Discovery lists the targets of pods, Services and exporters, and keeps a target the same between refreshes."""
 
 import pytest
 
@@ -24,12 +24,12 @@ def cluster():
 
 
 @pytest.fixture
-def tell(cluster):
-    def tell_it(*documents, type="MODIFIED"):  # noqa: A002
+def apply(cluster):
+    def apply_all(*documents, type="MODIFIED"):  # noqa: A002
         for document in documents:
             cluster.apply(BY_KIND[document["kind"]], type, document, T0)
 
-    return tell_it
+    return apply_all
 
 
 def page(address, pod=None):
@@ -50,21 +50,21 @@ async def listing(targets, now=T0):
     return targets.listing()
 
 
-async def test_before_the_first_look_nothing_is_known(pods):
+async def test_list_is_unknown_before_the_first_refresh(pods):
     assert pods.listing() is None
     assert pods.owner == CHAT
 
 
-async def test_a_target_that_is_not_heard_of_yet_is_not_one_without_pods(pods, tell):
+async def test_list_of_an_unknown_scale_target_is_unknown_and_not_empty(pods, apply):
     assert await listing(pods) is None
-    tell(api.stateful_set("chat"))
+    apply(api.stateful_set("chat"))
     assert await listing(pods) == Listing(())
-    tell(api.stateful_set("chat"), type="DELETED")
+    apply(api.stateful_set("chat"), type="DELETED")
     assert await listing(pods) is None
 
 
-async def test_no_pods_are_an_empty_list_and_unknown_pods_are_none(pods, cluster, tell):
-    tell(api.stateful_set("chat"))
+async def test_list_is_empty_without_pods_and_unknown_after_a_long_silence(pods, cluster, apply):
+    apply(api.stateful_set("chat"))
     assert await listing(pods) == Listing(())
     cluster.mark_lost(PODS, T0)
     assert await listing(pods, T0 + BLIND_S) == Listing(())
@@ -73,62 +73,62 @@ async def test_no_pods_are_an_empty_list_and_unknown_pods_are_none(pods, cluster
     assert await listing(pods, T0 + 1000) == Listing(())
 
 
-async def test_each_ready_pod_is_a_target_that_knows_its_pod(pods, tell):
-    tell(member("chat-1", "10.0.0.2"), member("chat-0", "10.0.0.1"))
+async def test_ready_pod_is_a_target_with_its_pod_key(pods, apply):
+    apply(member("chat-1", "10.0.0.2"), member("chat-0", "10.0.0.1"))
     assert Listing((page("10.0.0.1", "chat-0"), page("10.0.0.2", "chat-1"))) == await listing(pods)
 
 
-async def test_a_pod_that_has_never_been_ready_is_not_asked_even_if_it_leaves(pods, tell):
-    tell(member("chat-0", ready=False), member("chat-1", address=None), member("chat-2", ready=False, leaving=True))
+async def test_pod_that_was_never_ready_is_no_target_even_if_it_terminates(pods, apply):
+    apply(member("chat-0", ready=False), member("chat-1", address=None), member("chat-2", ready=False, leaving=True))
     assert Listing(()) == await listing(pods)
 
 
-async def test_a_pod_that_leaves_is_activity_and_not_capacity_and_stays_the_same_target(pods, tell):
-    tell(member("chat-0"))
+async def test_terminating_pod_stays_the_same_target_and_counts_as_leaving(pods, apply):
+    apply(member("chat-0"))
     (before,) = (await listing(pods)).targets
     for how in ({"leaving": True}, {"leaving": True, "ready": False}):
-        tell(member("chat-0", **how))
+        apply(member("chat-0", **how))
         found = await listing(pods)
         assert Listing((before,), frozenset({before})) == found
         assert found.due == 0
-    tell(member("chat-0"))
+    apply(member("chat-0"))
     assert Listing((before,)) == await listing(pods)
 
 
-async def test_a_pod_that_has_ceased_to_be_ready_still_has_requests_and_must_answer(pods, tell):
-    tell(member("chat-0"))
+async def test_pod_that_became_unready_stays_a_target(pods, apply):
+    apply(member("chat-0"))
     (before,) = (await listing(pods)).targets
-    tell(member("chat-0", ready=False))
+    apply(member("chat-0", ready=False))
     assert Listing((before,)) == await listing(pods)
 
 
-async def test_a_pod_whose_engine_begins_anew_loads_and_is_not_asked(pods, tell):
-    tell(member("chat-0"))
+async def test_pod_with_a_restarting_engine_is_no_target(pods, apply):
+    apply(member("chat-0"))
     crashed = {"containerStatuses": [{"name": "server", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
-    tell(member("chat-0", ready=False, status=crashed))
+    apply(member("chat-0", ready=False, status=crashed))
     assert Listing(()) == await listing(pods)
 
 
-async def test_a_new_pod_with_an_old_ones_address_is_another_target(pods, tell):
-    tell(member("chat-0"))
+async def test_new_pod_with_an_old_ones_address_is_another_target(pods, apply):
+    apply(member("chat-0"))
     old = await listing(pods)
-    tell(member("chat-0"), type="DELETED")
-    tell(member("chat-1"))
+    apply(member("chat-0"), type="DELETED")
+    apply(member("chat-1"))
     new = await listing(pods)
     assert old.targets[0].url == new.targets[0].url
     assert old.targets != new.targets
 
 
 @pytest.mark.parametrize("network", [{}, {"spec": {"hostNetwork": True}}], ids=["own", "host"])
-async def test_of_two_pods_at_one_address_the_ready_one_is_asked(pods, tell, network):
-    tell(member("chat-0"), member("chat-1", **network))
-    tell(member("chat-1", ready=False, **network), member("chat-0", **network))
+async def test_ready_one_of_two_pods_at_one_address_is_the_target(pods, apply, network):
+    apply(member("chat-0"), member("chat-1", **network))
+    apply(member("chat-1", ready=False, **network), member("chat-0", **network))
     assert Listing((page("10.0.0.1", "chat-0"),)) == await listing(pods)
 
 
-async def test_a_pod_on_its_nodes_network_shares_its_address_with_others_and_is_asked_all_the_same(pods, tell):
+async def test_host_network_pod_with_a_shared_address_is_a_target(pods, apply):
     host = {"spec": {"hostNetwork": True}}
-    tell(
+    apply(
         member("chat-0", **host),
         member("chat-0", ready=False, **host),
         api.pod("node-exporter-x", **host, address="10.0.0.1"),
@@ -144,35 +144,35 @@ def service(cluster):
     return ServiceTargets(cluster, "ai", "gateway", target_at, CHAT)
 
 
-def piece(name, *addresses, family="IPv4", **more):
+def endpoint_slice(name, *addresses, family="IPv4", **more):
     return api.endpoint_slice(
         name, service="gateway", addresses=addresses, ports={"metrics": 90}, family=family, **more
     )
 
 
-async def test_a_services_targets_are_its_ready_endpoints(service, tell, cluster):
+async def test_targets_of_a_service_are_its_ready_endpoints(service, apply, cluster):
     assert service.listing() is None
     assert Listing(()) == await listing(service)
-    tell(*(api.pod(f"gateway-{number}", address=f"10.0.0.{number}") for number in (1, 2, 9)))
-    tell(piece("gateway-1", "10.0.0.2", unready=["10.0.0.9"]), piece("gateway-2", "10.0.0.1"))
+    apply(*(api.pod(f"gateway-{number}", address=f"10.0.0.{number}") for number in (1, 2, 9)))
+    apply(endpoint_slice("gateway-1", "10.0.0.2", unready=["10.0.0.9"]), endpoint_slice("gateway-2", "10.0.0.1"))
     assert [target.url for target in (await listing(service)).targets] == ["http://10.0.0.1:90/", "http://10.0.0.2:90/"]
     assert (service.owner, (await listing(service)).leaving) == (CHAT, frozenset())
     cluster.mark_lost(SLICES, T0)
     assert await listing(service, T0 + BLIND_S + 1) is None
 
 
-async def test_an_address_that_is_no_pods_of_the_namespace_is_never_asked(service, tell):
-    tell(api.pod("gateway-1", address="10.0.0.1"), api.pod("theirs", "other", address="10.0.0.2"))
-    tell(piece("gateway-1", "10.0.0.1", "10.0.0.2", "169.254.169.254", "127.0.0.1"))
+async def test_endpoint_that_is_no_pod_of_the_namespace_is_no_target(service, apply):
+    apply(api.pod("gateway-1", address="10.0.0.1"), api.pod("theirs", "other", address="10.0.0.2"))
+    apply(endpoint_slice("gateway-1", "10.0.0.1", "10.0.0.2", "169.254.169.254", "127.0.0.1"))
     assert [target.url for target in (await listing(service)).targets] == ["http://10.0.0.1:90/"]
 
 
-async def test_a_pod_of_a_dual_stack_service_counts_once(service, tell):
-    tell(*(api.pod(f"six-{number}", address=f"fd00::{number}") for number in (1, 2)))
-    tell(piece("gateway-6", "fd00::1", "fd00::2", family="IPv6"))
+async def test_pod_of_a_dual_stack_service_counts_once(service, apply):
+    apply(*(api.pod(f"six-{number}", address=f"fd00::{number}") for number in (1, 2)))
+    apply(endpoint_slice("gateway-6", "fd00::1", "fd00::2", family="IPv6"))
     assert len((await listing(service)).targets) == 2
-    tell(*(api.pod(f"four-{number}", address=f"10.0.0.{number}") for number in (1, 2)))
-    tell(piece("gateway-4", "10.0.0.1", "10.0.0.2"))
+    apply(*(api.pod(f"four-{number}", address=f"10.0.0.{number}") for number in (1, 2)))
+    apply(endpoint_slice("gateway-4", "10.0.0.1", "10.0.0.2"))
     assert [target.url for target in (await listing(service)).targets] == ["http://10.0.0.1:90/", "http://10.0.0.2:90/"]
 
 
@@ -189,9 +189,9 @@ def exporter(name, number, labels, node=None, **more):
     return api.pod(name, "gpu", address=f"10.1.0.{number}", labels=labels, node=node, **more)
 
 
-async def test_every_node_with_an_exporter_is_asked_at_its_port(gpus, tell, cluster):
+async def test_exporter_of_every_node_is_a_target_at_its_port(gpus, apply, cluster):
     assert gpus.listing() is None
-    tell(
+    apply(
         exporter("helm", 1, HELM, ports={"metrics": 9401}),
         exporter("operator", 2, OPERATOR, ports={"gpu-metrics": 9402}),
         exporter("bare", 3, OPERATOR),
@@ -206,39 +206,39 @@ async def test_every_node_with_an_exporter_is_asked_at_its_port(gpus, tell, clus
     assert await listing(gpus, T0 + BLIND_S + 1) is None
 
 
-async def test_two_exporters_on_one_node_tell_of_the_same_gpus_and_one_is_asked(gpus, tell):
-    tell(exporter("a-helm", 1, HELM, node="n"), exporter("b-operator", 2, OPERATOR, node="n"))
+async def test_only_one_of_two_exporters_on_a_node_is_a_target(gpus, apply):
+    apply(exporter("a-helm", 1, HELM, node="n"), exporter("b-operator", 2, OPERATOR, node="n"))
     assert [target.url for target in (await listing(gpus)).targets] == ["http://10.1.0.1:9400/"]
-    tell(exporter("a-helm", 1, HELM, node="n", ready=False))
+    apply(exporter("a-helm", 1, HELM, node="n", ready=False))
     assert [target.url for target in (await listing(gpus)).targets] == ["http://10.1.0.2:9400/"]
 
 
-async def test_an_exporter_that_restarts_is_missed_and_not_forgotten(gpus, tell):
-    tell(exporter("old", 1, HELM, node="n"))
+async def test_restarting_exporter_stays_a_target(gpus, apply):
+    apply(exporter("old", 1, HELM, node="n"))
     (old,) = (await listing(gpus)).targets
-    tell(exporter("old", 1, HELM, node="n"), type="DELETED")
+    apply(exporter("old", 1, HELM, node="n"), type="DELETED")
     assert Listing((old,)) == await listing(gpus, T0 + 10)
-    tell(exporter("new", 2, HELM, node="n", ready=False))
+    apply(exporter("new", 2, HELM, node="n", ready=False))
     assert Listing((old,)) == await listing(gpus, T0 + 20)
-    tell(exporter("new", 2, HELM, node="n"))
+    apply(exporter("new", 2, HELM, node="n"))
     (new,) = (await listing(gpus, T0 + 30)).targets
     assert (new.pod, new.url) == (PodKey("gpu", "new"), "http://10.1.0.2:9400/")
 
 
-async def test_an_exporter_that_does_not_come_back_is_forgotten_with_its_node(gpus, tell):
-    tell(exporter("old", 1, HELM, node="n"), exporter("stays", 2, HELM, node="m"))
+async def test_exporter_that_does_not_return_is_dropped(gpus, apply):
+    apply(exporter("old", 1, HELM, node="n"), exporter("stays", 2, HELM, node="m"))
     both = await listing(gpus)
-    tell(exporter("old", 1, HELM, node="n"), type="DELETED")
+    apply(exporter("old", 1, HELM, node="n"), type="DELETED")
     assert set(both.targets) == set((await listing(gpus, T0 + EXPORTER_MISSED_S)).targets)
     assert [target.pod.pod for target in (await listing(gpus, T0 + EXPORTER_MISSED_S + 1)).targets] == ["stays"]
 
 
-async def test_only_exporters_of_the_namespaces_that_are_believed_are_asked(cluster, tell):
-    tell(exporter("real", 1, HELM))
-    tell(api.pod("forged", "tenant", address="10.1.0.9", labels=HELM, node="node-1"))
+async def test_only_exporters_of_trusted_namespaces_are_targets(cluster, apply):
+    apply(exporter("real", 1, HELM))
+    apply(api.pod("forged", "tenant", address="10.1.0.9", labels=HELM, node="node-1"))
 
     def target_at(address, port):
         return Target(f"http://{address}:{port}/", "dcgm", Role.GPUS)
 
-    believed = GpuExporterTargets(cluster, target_at, frozenset({"gpu"}))
-    assert [target.pod.pod for target in (await listing(believed)).targets] == ["real"]
+    trusted = GpuExporterTargets(cluster, target_at, frozenset({"gpu"}))
+    assert [target.pod.pod for target in (await listing(trusted)).targets] == ["real"]

@@ -1,4 +1,4 @@
-"""A clock that the test advances, targets on loopback that may misbehave, and a loop whose callbacks are recorded."""
+"""Runs a scrape loop with recorded callbacks, targets on loopback that may fail, and a clock that the test advances."""
 
 import asyncio
 import socket
@@ -20,14 +20,14 @@ from exporter.textformat import PlainScanner
 PATIENCE_S = 20.0  # never waited for: only says which await hung
 INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
-# The first round of CHAT begins half an interval after the beginning, so between two looks. POSIX seconds.
+# The first round of CHAT begins half an interval after BEGIN, so between two refreshes. POSIX seconds.
 FIRST = 1000.0 + crc32(b"ai/chat") / 2**32 * INTERVAL_S
 BEGIN = FIRST - INTERVAL_S / 2
 PAGE = b'vllm:num_requests_waiting{model_name="m"} 3\n'
 
 
 class Turn:
-    """Something changed: whoever waits for something looks again."""
+    """Wakes every waiter after a change, so that it checks its condition again."""
 
     def __init__(self):
         self._event = asyncio.Event()
@@ -36,18 +36,18 @@ class Turn:
         self._event.set()
         self._event = asyncio.Event()
 
-    async def until(self, true):
+    async def until(self, condition):
         async with asyncio.timeout(PATIENCE_S):
-            while not true():
+            while not condition():
                 await self._event.wait()
 
 
 class HandClock:
-    """Speaks `exporter.clock.Clock`; time passes when the test says so."""
+    """Implements `exporter.clock.Clock`; only the test advances the time."""
 
     def __init__(self, turn):
         self.time = BEGIN
-        self.sleepers = []  # (when to wake, the future that does)
+        self.sleepers = []  # (time to wake, future)
         self._turn = turn
 
     def now(self):
@@ -68,21 +68,21 @@ class HandClock:
         return sorted(when for when, _ in self.sleepers)
 
     def advance(self, seconds):
-        """Let time pass and wake whoever is due."""
+        """Advances the time and wakes every sleeper that is due."""
         self.time += seconds
         for when, sleeper in self.sleepers:
             if when <= self.time + 1e-9 and not sleeper.done():
                 sleeper.set_result(None)
 
     async def asleep(self, count):
-        """Wait until so many sleep, and none of them was woken."""
+        """Waits until exactly `count` tasks sleep and none of them was woken."""
         await self._turn.until(
             lambda: len(self.sleepers) == count and not any(sleeper.done() for _, sleeper in self.sleepers)
         )
 
 
 class Listing:
-    """A discovery whose answer a test sets: a tuple, or None for "not known". `gate` holds up looking."""
+    """Implements a discovery with the targets of a test; None is unknown. gate: blocks `refresh` while cleared."""
 
     def __init__(self, targets=(), owner=None):
         self.targets = None if targets is None else tuple(targets)
@@ -90,19 +90,19 @@ class Listing:
         self.owner = owner
         self.gate = asyncio.Event()
         self.gate.set()
-        self.looked = 0
+        self.refreshes = 0
 
     def listing(self):
         return None if self.targets is None else Listed(tuple(self.targets), frozenset(self.leaving))
 
     async def refresh(self, now):
         await self.gate.wait()
-        self.looked += 1
+        self.refreshes += 1
 
 
 @dataclass
 class Served:
-    """Pages by path on one server. `body[path]` is the page, `status[path]` its status; a path in `held` waits."""
+    """Serves pages by path. `body[path]`: the page; `status[path]`: its status; a path in `held` waits."""
 
     turn: Turn
     port: int = 0
@@ -112,7 +112,7 @@ class Served:
     requests: list = field(default_factory=list)
     in_flight: int = 0
     most_in_flight: int = 0
-    ended: list = field(default_factory=list)  # paths whose request is over, answered or not
+    ended: list = field(default_factory=list)  # paths of ended requests, with or without a response
     client_addresses: set = field(default_factory=set)  # the client's ports: one for each connection
 
     def hold(self, *paths):
@@ -143,7 +143,7 @@ class Served:
 
 @dataclass
 class Recorder:
-    """The calls of a loop's callbacks, in order."""
+    """Records the calls of the loop's callbacks in order."""
 
     turn: Turn
     landed: list = field(default_factory=list)
@@ -151,16 +151,16 @@ class Recorder:
     added: list = field(default_factory=list)
     retired: list = field(default_factory=list)
     faulted: list = field(default_factory=list)
-    rounds: list = field(default_factory=list)  # the scrapes that were handed over together
+    rounds: list = field(default_factory=list)  # scrapes that were delivered together
 
-    def record(self, what, *values):
-        getattr(self, what).append(values[0] if len(values) == 1 else values)
+    def record(self, callback, *values):
+        getattr(self, callback).append(values[0] if len(values) == 1 else values)
         self.turn.changed()
 
-    def record_each(self, what, scrapes):
+    def record_each(self, callback, scrapes):
         self.rounds.append(list(scrapes))
         for scrape in scrapes:
-            self.record(what, scrape)
+            self.record(callback, scrape)
 
     def of(self, target):
         return [scrape for scrape in self.landed if scrape.target == target]
@@ -170,7 +170,7 @@ class Recorder:
 
 
 class NoJitter(Random):
-    """No jitter: everything begins at once."""
+    """Returns the lower bound, so that everything begins at once."""
 
     def uniform(self, low, high):
         return low
@@ -224,7 +224,7 @@ async def http():
 
 @pytest.fixture
 def running(clock, recorder, http):
-    """`async with running(discovery, …, concurrency=…) as loop:` runs a loop beside the test."""
+    """`async with running(discovery, …, concurrency=…) as loop:` runs a loop during the test."""
 
     @asynccontextmanager
     async def run(*discoveries, jitter=None, **more):
@@ -237,7 +237,7 @@ def running(clock, recorder, http):
             ),
             added=lambda target: recorder.record("added", target),
             retired=lambda target: recorder.record("retired", target),
-            faulted=lambda place, subject, error: recorder.record("faulted", place, subject, error),
+            faulted=lambda stage, subject, error: recorder.record("faulted", stage, subject, error),
             jitter=jitter or NoJitter(),
             **{"pages": http, "interval_s": INTERVAL_S, "concurrency": 64, "new_scanner": PlainScanner, **more},
         )
@@ -262,12 +262,12 @@ def listing():
 
 @pytest.fixture
 def start(clock, recorder):
-    """`await start(looks)`: let so many discoveries look, and the first round of their targets begin."""
+    """`await start(discoveries)`: lets this number of discoveries refresh, and starts the first round."""
 
-    async def begin(looks):
-        await clock.asleep(looks)  # each discovery before its first look
+    async def begin(discoveries):
+        await clock.asleep(discoveries)  # each discovery before its first refresh
         clock.advance(0.0)
-        await clock.asleep(looks + 1)  # and the workload before its first round
+        await clock.asleep(discoveries + 1)  # and the workload before its first round
         clock.advance(INTERVAL_S / 2)
 
     return begin
@@ -275,7 +275,7 @@ def start(clock, recorder):
 
 @pytest.fixture
 def silent_port():
-    """A port of 127.0.0.1 where nobody listens and, while the test runs, nobody else can."""
+    """A port of 127.0.0.1 that refuses connections and stays reserved during the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Clocks."""
+"""WallClock and FastClock give time and sleep as specified."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ import time
 from exporter.clock import FastClock, WallClock
 
 
-async def test_the_wall_clock_is_posix_time():
+async def test_wall_clock_returns_posix_time():
     before = time.time()
     now = WallClock().now()
     assert before - 1.0 <= now <= time.time() + 1.0
@@ -21,7 +21,7 @@ def test_time_never_goes_back():
 async def test_fast_clock_wakes_a_sleeper_when_its_time_has_passed():
     clock = FastClock(speed=1000.0)
     before = clock.now()
-    async with asyncio.timeout(20.0):  # of the wall
+    async with asyncio.timeout(20.0):  # of wall time
         await clock.sleep(60.0)
     assert 60.0 <= clock.now() - before <= 60.0 + FastClock.STEP_S
 
@@ -52,13 +52,13 @@ async def test_fast_clock_wakes_sleepers_in_the_order_of_their_times():
     assert woken == [3.0, 6.0, 9.0]
 
 
-async def test_a_sleep_that_is_over_already_does_not_wait():
+async def test_past_sleep_does_not_wait():
     async with asyncio.timeout(20.0):
         await WallClock().sleep(-1e9)
 
 
 class Machine:
-    """The clocks of a machine that a test suspends and steps."""
+    """Simulates the clocks of a machine that a test suspends and sets."""
 
     def __init__(self):
         self.system, self.monotonic = 1000.0, 50.0
@@ -73,21 +73,21 @@ class Machine:
 def test_clock_follows_a_suspended_machine():
     machine = Machine()
     assert machine.pass_(5.0) == 1005.0
-    machine.system += 3600.0  # the monotonic clock stands still meanwhile
+    machine.system += 3600.0  # the monotonic clock stops during that time
     assert machine.clock.now() == 4605.0
     assert machine.pass_(5.0) == 4610.0
 
 
-def test_clock_waits_at_half_speed_for_a_system_clock_that_was_set_back():
+def test_clock_runs_at_half_speed_after_the_system_clock_was_set_back():
     machine = Machine()
     machine.system -= 60.0
     readings = [machine.pass_(10.0) for _ in range(14)]
     assert readings == sorted(readings)
     assert readings[:2] == [1005.0, 1010.0]
-    assert readings[11:] == [1060.0, 1070.0, 1080.0]  # 120 s later the two are one again
+    assert readings[11:] == [1060.0, 1070.0, 1080.0]  # 120 s later both are equal again
 
 
-def test_clock_stands_still_for_no_step_however_large():
+def test_clock_never_stops_for_a_step_of_any_size():
     machine = Machine()
     machine.system = 0.0
     assert [machine.pass_(2.0) for _ in range(3)] == [1001.0, 1002.0, 1003.0]

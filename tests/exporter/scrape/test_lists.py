@@ -1,4 +1,4 @@
-"""Targets that appear, disappear, or are on a list that is unknown at the moment."""
+"""The loop follows targets that appear, disappear, or are on a list that is unknown."""
 
 import pytest
 from aiohttp import web
@@ -13,16 +13,16 @@ INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
 
 
-async def test_a_new_target_is_scraped_at_once(running, clock, recorder, listing, target, start):
+async def test_new_target_is_scraped_at_once(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
         await start(1)
         await recorder.turn.until(lambda: len(recorder.landed) == 1)
         pods.targets = (target("a"), target("new"))
         await clock.asleep(2)
-        clock.advance(INTERVAL_S / 2)  # the look, and no round
+        clock.advance(INTERVAL_S / 2)  # the refresh, and no round
         await recorder.turn.until(lambda: recorder.of(target("new")))
-        # Not by itself: a sum of its response and the last one of the other would be of two moments.
+        # In a round with the other target: a sum of responses of two times would be wrong.
         assert {scrape.target for scrape in recorder.rounds[-1]} == {target("a"), target("new")}
         await clock.asleep(2)
         clock.advance(INTERVAL_S / 2)
@@ -41,14 +41,14 @@ async def test_pods_that_appear_one_by_one_cause_one_round_per_second(running, c
             pods.targets = tuple(target(str(n)) for n in range(number + 1))
             loop.look(pods)
             await recorder.turn.until(lambda number=number: len(recorder.added) == number + 1)
-            await clock.asleep(3)  # the extra round has not begun: the last one was a moment ago
+            await clock.asleep(3)  # the extra round has not begun, because the last one was recent
             clock.advance(0.05)
         clock.advance(NEW_TARGETS_S)
         await recorder.turn.until(lambda: len(recorder.rounds) == 2)
     assert {scrape.target for scrape in recorder.rounds[1]} == {target(str(n)) for n in range(11)}
 
 
-async def test_a_target_that_vanishes_is_retired_and_forgotten(running, clock, recorder, listing, target, start):
+async def test_removed_target_is_retired(running, clock, recorder, listing, target, start):
     a, b = target("a"), target("b")
     pods = listing([a, b])
     async with running(pods) as loop:
@@ -68,7 +68,7 @@ async def test_a_target_that_vanishes_is_retired_and_forgotten(running, clock, r
         assert len(recorder.of(a)) == requests
 
 
-async def test_a_target_removed_during_its_scrape_delivers_nothing(
+async def test_target_removed_during_its_scrape_delivers_nothing(
     running, clock, recorder, served, listing, target, start
 ):
     a, b = target("a"), target("b")
@@ -84,12 +84,12 @@ async def test_a_target_removed_during_its_scrape_delivers_nothing(
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
         await recorder.turn.until(lambda: recorder.retired)
-        await served.turn.until(lambda: "a" in served.ended)  # its connection was closed
+        await served.turn.until(lambda: "a" in served.ended)  # the connection of the removed target is closed
         await recorder.turn.until(lambda: len(recorder.of(b)) == 2)
     assert recorder.of(a) == []
 
 
-async def test_a_target_that_returns_starts_with_empty_state(running, clock, recorder, listing, target, start):
+async def test_target_that_returns_starts_with_empty_state(running, clock, recorder, listing, target, start):
     a = target("a")
     pods = listing([a])
     async with running(pods) as loop:
@@ -98,7 +98,7 @@ async def test_a_target_that_returns_starts_with_empty_state(running, clock, rec
         for targets in ((), (a,)):
             pods.targets = targets
             await clock.asleep(2 if targets == () else 1)
-            clock.advance(INTERVAL_S / 2 if targets == () else INTERVAL_S)  # the look
+            clock.advance(INTERVAL_S / 2 if targets == () else INTERVAL_S)  # the refresh
             await recorder.turn.until(lambda targets=targets: tuple(loop.counters) == targets)
         await recorder.turn.until(lambda: len(recorder.landed) == 2)
         assert loop.counters[a].scrapes == 1
@@ -122,7 +122,7 @@ async def test_targets_of_a_list_that_becomes_unknown_are_still_scraped(
     assert [values for _, values in recorder.listed] == [(a,), None, None, None]
 
 
-async def test_a_list_that_is_unknown_at_first_has_no_targets(running, clock, recorder, listing, target):
+async def test_list_that_is_unknown_at_first_has_no_targets(running, clock, recorder, listing, target):
     pods = listing(None, owner=CHAT)
     async with running(pods) as loop:
         await clock.asleep(1)
@@ -137,9 +137,7 @@ async def test_a_list_that_is_unknown_at_first_has_no_targets(running, clock, re
         assert recorder.listed[1] == (pods, ())
 
 
-async def test_a_target_on_two_lists_is_scraped_once_until_both_drop_it(
-    running, clock, recorder, listing, target, start
-):
+async def test_target_on_two_lists_is_scraped_once_until_both_drop_it(running, clock, recorder, listing, target, start):
     a = target("a")
     one, two = listing([a]), listing([a])
     async with running(one, two):
@@ -157,29 +155,29 @@ async def test_a_target_on_two_lists_is_scraped_once_until_both_drop_it(
     assert (recorder.added, recorder.retired) == ([a], [a])
 
 
-async def test_a_slow_discovery_delays_no_other(running, clock, recorder, listing, target):
+async def test_slow_discovery_delays_no_other(running, clock, recorder, listing, target):
     stuck, quick = listing([target("stuck")]), listing([target("quick")])
     stuck.gate.clear()
     async with running(stuck, quick):
         await clock.asleep(2)
         clock.advance(0.0)
-        await clock.asleep(2)  # the quick look, its target
+        await clock.asleep(2)  # the fast refresh and its target
         clock.advance(INTERVAL_S / 2)
         for turn in (1, 2, 3):
             await recorder.turn.until(lambda turn=turn: len(recorder.of(target("quick"))) == turn)
             await clock.asleep(2)
             clock.advance(INTERVAL_S)
-        assert stuck.looked == 0
-        assert quick.looked >= 3
+        assert stuck.refreshes == 0
+        assert quick.refreshes >= 3
 
 
-async def test_an_unchanged_list_changes_no_target(running, clock, recorder, listing, target, start):
+async def test_unchanged_list_changes_no_target(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
         await start(1)
         for turn in range(1, 6):
             await recorder.turn.until(lambda turn=turn: len(recorder.landed) == turn)
-            pods.targets = (target("a"),)  # equal, and another object, as DNS makes it
+            pods.targets = (target("a"),)  # an equal but different object, as from DNS
             await clock.asleep(2)
             clock.advance(INTERVAL_S)
     assert (len(recorder.added), recorder.retired) == (1, [])
@@ -187,7 +185,7 @@ async def test_an_unchanged_list_changes_no_target(running, clock, recorder, lis
 
 @pytest.fixture
 async def pods_at():
-    """`port = await pods_at("127.0.0.2", …)`: a server on each address, all on one port; each page names its own."""
+    """`port = await pods_at("127.0.0.2", …)`: servers on these addresses and one port; pages differ by their model."""
     runners = []
 
     async def start(*addresses):
@@ -215,8 +213,8 @@ async def pods_at():
         await runner.cleanup()
 
 
-def behind(addresses, port):
-    """A headless Service that resolves to the current `addresses`."""
+def service_targets(addresses, port):
+    """Returns a discovery of a headless Service that resolves to the current `addresses`."""
 
     async def resolver(name):
         return set(addresses)
@@ -228,16 +226,16 @@ def behind(addresses, port):
     return DnsTargets("chat.ai.svc", target_at, owner=CHAT, timeout_s=20.0, keep_s=15.0, resolver=resolver)
 
 
-def pods_heard(recorder):
+def scraped_pods(recorder):
     return [scrape.outcome.subjects[0].name for scrape in recorder.landed]
 
 
 async def test_every_pod_of_a_service_is_scraped_at_its_address(running, clock, recorder, start, pods_at):
     addresses = {"127.0.0.2", "127.0.0.3"}
-    async with running(behind(addresses, await pods_at("127.0.0.2", "127.0.0.3"))):
+    async with running(service_targets(addresses, await pods_at("127.0.0.2", "127.0.0.3"))):
         await start(1)
         await recorder.turn.until(lambda: len(recorder.landed) == 2)
-        assert sorted(pods_heard(recorder)) == ["127.0.0.2", "127.0.0.3"]
+        assert sorted(scraped_pods(recorder)) == ["127.0.0.2", "127.0.0.3"]
         addresses.remove("127.0.0.2")
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
@@ -246,14 +244,14 @@ async def test_every_pod_of_a_service_is_scraped_at_its_address(running, clock, 
         del recorder.landed[:]
         clock.advance(INTERVAL_S)
         await recorder.turn.until(lambda: recorder.landed)
-        assert pods_heard(recorder) == ["127.0.0.3"]
+        assert scraped_pods(recorder) == ["127.0.0.3"]
 
 
-async def test_a_pod_with_an_ipv6_address_is_scraped(running, recorder, start, pods_at):
-    async with running(behind({"::1"}, await pods_at("::1"))):
+async def test_pod_with_an_ipv6_address_is_scraped(running, recorder, start, pods_at):
+    async with running(service_targets({"::1"}, await pods_at("::1"))):
         await start(1)
         await recorder.turn.until(lambda: recorder.landed)
-    assert pods_heard(recorder) == ["::1"]
+    assert scraped_pods(recorder) == ["::1"]
 
 
 async def test_discoveries_may_change_while_the_loop_runs(running, clock, recorder, listing, target, start):
@@ -262,7 +260,7 @@ async def test_discoveries_may_change_while_the_loop_runs(running, clock, record
         await start(1)
         await recorder.turn.until(lambda: len(recorder.landed) == 2)
         loop.follow([first, second])
-        await clock.asleep(3)  # the first's look and the workload's rounds, the second before its look
+        await clock.asleep(3)  # the refresh of the first, the rounds of the workload, and the second before its refresh
         clock.advance(0.0)
         await recorder.turn.until(lambda: target("b") in recorder.added)
         assert recorder.added.count(target("both")) == 1
@@ -271,21 +269,21 @@ async def test_discoveries_may_change_while_the_loop_runs(running, clock, record
         assert set(loop.counters) == {target("b"), target("both")}
 
 
-async def test_a_removed_discovery_is_not_looked_up_again(running, clock, recorder, listing, target, start):
+async def test_removed_discovery_is_not_refreshed_again(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)
         await recorder.turn.until(lambda: recorder.landed)
         loop.follow([])
         await clock.asleep(0)
-        looked = pods.looked
+        looked = pods.refreshes
         loop.look(pods)
         clock.advance(10 * INTERVAL_S)
         await clock.asleep(0)
-    assert (pods.looked, recorder.retired) == (looked, [target("a")])
+    assert (pods.refreshes, recorder.retired) == (looked, [target("a")])
 
 
-async def test_a_changed_discovery_is_looked_up_at_once(running, clock, recorder, listing, target, start):
+async def test_changed_discovery_is_refreshed_at_once(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)
@@ -296,7 +294,7 @@ async def test_a_changed_discovery_is_looked_up_at_once(running, clock, recorder
         assert clock.now() == FIRST
 
 
-async def test_a_terminating_target_is_still_scraped(running, clock, recorder, listing, target, start):
+async def test_terminating_target_is_still_scraped(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)

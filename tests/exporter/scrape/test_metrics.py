@@ -1,4 +1,4 @@
-"""Metrics of targets and GPUs: every family valid, every series once, no sample of an unknown value."""
+"""Metrics of targets and GPUs are valid, without duplicate series, and without samples of unknown values."""
 
 import subprocess
 
@@ -29,13 +29,13 @@ DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-b",modelName="NVIDIA H100"} 92233720368547
 
 
 def landed(target, page, at=1000.0):
-    """Counters after one good scrape of this page."""
+    """Returns counters after one successful scrape of this page."""
     samples = Reader(target.kind).read(parse(page.encode()), at)
     return Counters(scrapes=1, dropped_lines=len(samples.dropped), last=ScrapeResult(target, at, 0.25, samples))
 
 
 def failed(target, *kinds):
-    """Counters after failed scrapes."""
+    """Returns counters after failed scrapes."""
     counters = Counters(scrapes=len(kinds))
     for kind in kinds:
         counters.failures[kind] = counters.failures.get(kind, 0) + 1
@@ -50,7 +50,7 @@ def exposed(counters):
 
 
 def samples_of(counters):
-    """{(name, labels as a frozenset): value}; that no series comes twice is asserted here, for every test."""
+    """Returns {(name, labels as a frozenset): value}. Asserts that no series occurs twice."""
     text = generate_latest(exposed(counters)).decode()
     found = [sample for family in parse_text(text) for sample in family.samples]
     keyed = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in found}
@@ -58,12 +58,12 @@ def samples_of(counters):
     return keyed
 
 
-def values(counters, name, **wanted):
-    """The values of one name, of the series with these labels."""
+def values(counters, name, **labels):
+    """Returns the values of the series with this name and these labels."""
     return [
         value
-        for (found, labels), value in samples_of(counters).items()
-        if found == name and wanted.items() <= dict(labels).items()
+        for (series, has), value in samples_of(counters).items()
+        if series == name and labels.items() <= dict(has).items()
     ]
 
 
@@ -97,7 +97,7 @@ def test_scrapes_are_counted_by_target_and_failures_by_reason():
     assert values(SEVERAL, "tidegate_scrapes_total", role="gpus", owner="", target=NODE.url) == [1.0]
 
 
-def test_a_target_is_up_if_its_last_scrape_succeeded():
+def test_target_is_up_if_its_last_scrape_succeeded():
     assert values(SEVERAL, "tidegate_scrape_up", target=NODE.url) == [1.0]
     assert values(SEVERAL, "tidegate_scrape_up", target=CHAT.url) == [0.0]
     assert values(SEVERAL, "tidegate_scrape_up", target=OTHER_EXPORTER.url) == []
@@ -108,11 +108,11 @@ def test_a_target_is_up_if_its_last_scrape_succeeded():
 
 def test_dropped_lines_are_counted():
     counters = {NODE: landed(NODE, GPUS + "what is this\n")}
-    # One line that is no sample, and one that DCGM marks as not supported.
+    # One line that is no sample, and one with DCGM's mark for "not supported".
     assert values(counters, "tidegate_scrape_dropped_lines_total") == [2.0]
 
 
-def test_a_gpu_is_exposed_in_si_units_with_its_attribution():
+def test_gpu_is_exposed_in_si_units_with_its_attribution():
     gpu = {
         "uuid": "GPU-a", "mig_instance": "", "profile": "", "model": "NVIDIA H100", "node": "",
         "attribution": "exclusive", "namespace": "ai", "pod": "chat-0",
@@ -123,14 +123,14 @@ def test_a_gpu_is_exposed_in_si_units_with_its_attribution():
     assert values(SEVERAL, "tidegate_gpu_power_watts", **gpu) == [300.5]
 
 
-def test_an_unknown_value_has_no_sample():
+def test_unknown_value_has_no_sample():
     shown = {name for (name, labels), _ in samples_of(SEVERAL).items() if ("uuid", "GPU-b") in labels}
     assert shown == {"tidegate_gpu_temperature_celsius"}
     assert values(SEVERAL, "tidegate_gpu_utilization_ratio") == []
     assert values(SEVERAL, "tidegate_gpu_memory_total_bytes") == []
 
 
-def test_a_gpu_of_two_exporters_is_exposed_once():
+def test_gpu_of_two_exporters_is_exposed_once():
     counters = {NODE: landed(NODE, GPUS), OTHER_EXPORTER: landed(OTHER_EXPORTER, GPUS.replace("0.5", "0.7"))}
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
     assert len(values(counters, "tidegate_gpu_temperature_celsius")) == 2
@@ -139,10 +139,10 @@ def test_a_gpu_of_two_exporters_is_exposed_once():
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
 
 
-def test_a_gpu_of_a_failed_scrape_is_not_exposed():
+def test_gpu_of_a_failed_scrape_is_not_exposed():
     counters = {NODE: failed(NODE, FailureKind.TIMEOUT)}
     assert not [name for name, _ in samples_of(counters) if name.startswith("tidegate_gpu")]
-    # The other exporter of the same node still shows it.
+    # The other exporter of the same node still exposes it.
     counters[OTHER_EXPORTER] = landed(OTHER_EXPORTER, GPUS)
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
 
@@ -164,7 +164,7 @@ MIG_LABELS = 'gpu="0",UUID="GPU-a",modelName="A100"'
 
 
 def mig_page(profile="3g.20gb", parent=""):
-    """Two instances of a GPU; `parent`: lines of its own."""
+    """Returns a page with two instances of a GPU. parent: lines of the GPU."""
     text = ""
     for instance in (1, 2):
         labels = f'{MIG_LABELS},GPU_I_PROFILE="{profile}",GPU_I_ID="{instance}"'
@@ -173,13 +173,13 @@ def mig_page(profile="3g.20gb", parent=""):
     return text + parent
 
 
-def test_the_power_of_a_mig_gpu_is_exposed_once_on_the_parent():
+def test_power_of_a_mig_gpu_is_exposed_once_for_the_parent():
     counters = {NODE: landed(NODE, mig_page())}
     assert values(counters, "tidegate_gpu_power_watts") == [116.0]
     assert values(counters, "tidegate_gpu_power_watts", uuid="GPU-a", mig_instance="") == [116.0]
 
 
-def test_values_of_instances_are_not_exposed_again_on_the_parent():
+def test_values_of_instances_are_not_exposed_again_for_the_parent():
     """A sum over all GPUs counts no work and no memory twice."""
     parent = f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{MIG_LABELS}}} 0.2\nDCGM_FI_DEV_FB_USED{{{MIG_LABELS}}} 900\n"
     counters = {NODE: landed(NODE, mig_page(parent=parent))}
@@ -189,13 +189,13 @@ def test_values_of_instances_are_not_exposed_again_on_the_parent():
 
 
 @pytest.mark.parametrize(("profile", "top"), [("1g.5gb", 1.0), ("2g.10gb", 0.5), ("3g.20gb", 1 / 3)])
-def test_an_instance_is_exposed_with_the_ceiling_of_its_profile(profile, top):
+def test_instance_is_exposed_with_the_ceiling_of_its_profile(profile, top):
     counters = {NODE: landed(NODE, mig_page(profile))}
     assert values(counters, "tidegate_gpu_engine_ceiling_ratio") == [top, top]
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.25, 0.25]
 
 
-def test_a_whole_gpu_has_no_ceiling_and_no_sharers():
+def test_whole_gpu_has_no_ceiling_and_no_number_of_pods():
     assert values(SEVERAL, "tidegate_gpu_engine_ceiling_ratio") == []
     assert values(SEVERAL, "tidegate_gpu_sharers") == []
 
@@ -207,13 +207,13 @@ def shared_page(*pods, labels=""):
     )
 
 
-def test_a_shared_gpu_is_exposed_with_the_number_of_its_sharers():
+def test_shared_gpu_is_exposed_with_the_number_of_its_sharers():
     counters = {NODE: landed(NODE, shared_page("a", "b", "c"))}
     assert values(counters, "tidegate_gpu_sharers", attribution="device") == [3.0]
     assert values(counters, "tidegate_gpu_utilization_ratio") == [0.9]
 
 
-def test_a_shared_gpu_with_one_named_pod_has_no_number_of_sharers():
+def test_shared_gpu_with_one_named_pod_has_no_number_of_sharers():
     assert values({NODE: landed(NODE, shared_page("a"))}, "tidegate_gpu_sharers") == []
 
 
@@ -239,7 +239,7 @@ def test_only_a_lost_gpu_has_a_sample_of_lost():
     assert values(counters, "tidegate_gpu_lost", uuid="GPU-a") == [1.0]
 
 
-def test_the_last_xid_is_exposed_with_the_node_of_its_gpu():
+def test_last_xid_is_exposed_with_the_node_of_its_gpu():
     page = (
         'DCGM_FI_DEV_XID_ERRORS{UUID="GPU-a",Hostname="gpu-1"} 79\n'
         'DCGM_FI_DEV_XID_ERRORS{UUID="GPU-b",Hostname="gpu-1"} 0\n'
@@ -252,13 +252,13 @@ def test_the_last_xid_is_exposed_with_the_node_of_its_gpu():
 
 
 def test_no_label_of_a_gpu_is_one_that_prometheus_adds():
-    """It would be renamed, or with honor_labels stand in the place of whose word the number is."""
+    """Prometheus would rename it, or with honor_labels replace its target label by it."""
     counters = {NODE: landed(NODE, GPUS)}
     labels = {label for (name, labels) in samples_of(counters) if "gpu" in name for label, _ in labels}
     assert labels & {"instance", "job", "endpoint", "service", "container"} == set()
 
 
-def test_a_shared_gpu_is_one_series_with_all_its_pods():
+def test_shared_gpu_is_one_series_with_all_its_pods():
     page = "".join(
         f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu="0",UUID="GPU-a",vgpu="{i}",namespace="{ns}",pod="p-{i}"}} 0.5\n'
         for i, ns in enumerate(["b", "a"])
@@ -282,7 +282,7 @@ def test_labels_are_escaped(name):
 
 
 def test_one_url_with_two_credentials_is_one_series():
-    """Equal labels twice would cost our scraper the whole exposition."""
+    """Duplicate series would make Prometheus reject the whole page."""
     again = Target(NODE.url, NODE.kind, NODE.role, access=Credentials(username="me"))
     counters = {NODE: landed(NODE, GPUS), again: failed(again, FailureKind.STATUS)}
     assert values(counters, "tidegate_scrapes_total", target=NODE.url) == [1.0]
@@ -290,7 +290,7 @@ def test_one_url_with_two_credentials_is_one_series():
 
 
 @pytest.mark.parametrize("host", ["10.0.0.7:8000", "[::1]:8000", "chat.ai.svc", "[broken"])
-def test_a_password_in_a_url_is_not_exposed(host):
+def test_password_in_a_url_is_not_exposed(host):
     target = Target(f"http://me:p@ssw0rd@{host}/metrics?model=m@1", "vllm", Role.PODS)
     text = generate_latest(exposed({target: failed(target, FailureKind.REFUSED)})).decode()
     assert "ssw0rd" not in text

@@ -1,4 +1,4 @@
-"""A response becomes samples or one failure, is counted, and costs no other target."""
+"""A response becomes samples or one failure, is counted, and affects no other target."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ def outcome_of(body, kind="vllm"):
     return read(body, Reader(kind), PlainScanner(), at=1000.0)
 
 
-def test_a_response_becomes_samples_of_its_receipt():
+def test_response_becomes_samples_of_its_receipt():
     samples = outcome_of(b'vllm:num_requests_waiting{model_name="m"} 3\n')
     assert samples.subjects == (Queue("m"),)
     assert samples.column(Quantity.REQUESTS_WAITING).tolist() == [3.0]
@@ -28,29 +28,29 @@ def test_a_response_becomes_samples_of_its_receipt():
 
 
 @pytest.mark.parametrize("body", [b"", b"\n", b" \r\n\t\n"])
-def test_an_empty_response_is_a_failure_and_no_zero(body):
+def test_empty_response_is_a_failure_and_no_zero(body):
     assert outcome_of(body).kind is FailureKind.EMPTY
 
 
 @pytest.mark.parametrize("body", [b"# HELP a b\n", b"<html>no</html>\n", b"[]", b"\x00\xff" * 100])
-def test_a_response_without_a_sample_is_unreadable(body):
+def test_response_without_a_sample_is_unreadable(body):
     assert outcome_of(body).kind is FailureKind.UNREADABLE
 
 
-def test_a_response_of_unknown_kind_is_unreadable_and_lists_the_kinds():
+def test_response_of_unknown_kind_is_unreadable_and_lists_the_kinds():
     outcome = outcome_of(b"node_cpu_seconds_total 1\n", kind="auto")
     assert outcome.kind is FailureKind.UNREADABLE
     assert "vllm" in outcome.detail
 
 
-def test_a_response_without_families_of_its_kind_has_no_rows():
+def test_response_without_families_of_its_kind_has_no_rows():
     samples = outcome_of(b"process_open_fds 1\n")
     assert isinstance(samples, Samples)
     assert samples.subjects == ()
 
 
 class Broken:
-    """A scanner with a bug that the word "bad" triggers."""
+    """A scanner that raises IndexError for bodies with "bad"."""
 
     def __init__(self):
         self._scanner = PlainScanner()
@@ -61,7 +61,7 @@ class Broken:
         return self._scanner.scan(body)
 
 
-async def test_an_exception_costs_the_scrape_that_raised_it(running, clock, recorder, served, target, start):
+async def test_exception_costs_the_scrape_that_raised_it(running, clock, recorder, served, target, start):
     served.body["a"] = b"bad 1\n"
     async with running(target("a"), target("b"), new_scanner=Broken):
         await start(2)
@@ -73,7 +73,7 @@ async def test_an_exception_costs_the_scrape_that_raised_it(running, clock, reco
     assert recorder.failures(target("a")) == [FailureKind.INTERNAL, None]
     assert recorder.failures(target("b")) == [None, None]
     assert recorder.of(target("a"))[0].outcome.detail == "please report: IndexError: off by one"
-    assert [(place, subject) for place, subject, _ in recorder.faulted] == [("response", target("a"))]
+    assert [(stage, subject) for stage, subject, _ in recorder.faulted] == [("response", target("a"))]
 
 
 async def test_scrapes_are_counted_and_failed_ones_by_reason(running, clock, recorder, served, target, start):
@@ -96,8 +96,8 @@ async def test_scrapes_are_counted_and_failed_ones_by_reason(running, clock, rec
     assert isinstance(counters.last.outcome, Samples)
 
 
-class Watched:
-    """A scanner that tells in which thread it read what, and reads large pages only when allowed to."""
+class GatedScanner:
+    """A scanner that records the size and thread of each scan, and scans large pages only after `gate` is set."""
 
     def __init__(self, gate, calls):
         self._scanner, self._gate, self._calls = PlainScanner(), gate, calls
@@ -109,16 +109,16 @@ class Watched:
         return self._scanner.scan(body)
 
 
-async def test_a_large_response_is_parsed_in_a_thread_and_delays_no_other(
+async def test_large_response_is_parsed_in_a_thread_and_delays_no_other(
     running, clock, recorder, served, target, start
 ):
     gate, calls = threading.Event(), []
     served.body["large"] = LARGE
     large, small = target("large"), target("small")
     try:
-        async with running(large, small, new_scanner=lambda: Watched(gate, calls)):
+        async with running(large, small, new_scanner=lambda: GatedScanner(gate, calls)):
             await start(2)
-            await clock.asleep(4)  # two looks, the workload, the deadline of its round
+            await clock.asleep(4)  # two refreshes, the workload, the deadline of its round
             clock.advance(ROUND_WAIT_S)
             for turn in (1, 2, 3):
                 await recorder.turn.until(lambda turn=turn: len(recorder.of(small)) == turn)
@@ -129,7 +129,7 @@ async def test_a_large_response_is_parsed_in_a_thread_and_delays_no_other(
             await recorder.turn.until(lambda: recorder.of(large))
     finally:
         gate.set()
-    assert set(calls) == {(True, False), (False, True)}  # large: not in the main thread; small: there
+    assert set(calls) == {(True, False), (False, True)}  # large pages outside the main thread, small ones in it
     assert recorder.failures(large) == [None]
 
 
@@ -138,12 +138,12 @@ async def test_large_responses_that_wait_for_a_thread_share_a_budget(running, cl
     names = ("a", "b", "c")
     for name in names:
         served.body[name] = LARGE
-    # The first leaves two thirds free, the second one third, and the third would leave nothing.
+    # The first leaves two thirds of the budget, the second one third, and the third nothing.
     bodies = Budget(3 * len(LARGE))
     try:
-        async with running(*map(target, names), bodies=bodies, new_scanner=lambda: Watched(gate, calls)):
+        async with running(*map(target, names), bodies=bodies, new_scanner=lambda: GatedScanner(gate, calls)):
             await start(3)
-            await clock.asleep(5)  # three looks, the workload, the deadline of its round
+            await clock.asleep(5)  # three refreshes, the workload, the deadline of its round
             clock.advance(ROUND_WAIT_S)
             await recorder.turn.until(lambda: len(recorder.landed) == 1)
             refused = recorder.landed[0].outcome
@@ -163,8 +163,8 @@ def test_response_with_too_many_selected_series_is_too_large():
     assert isinstance(read(body % 1, Reader("vllm"), scanner, at=1000.0), Samples)
 
 
-async def test_large_responses_have_threads_of_their_own(running, recorder, served, target, start):
-    """Lookups and whatever else uses asyncio's own threads may hang there."""
+async def test_large_responses_have_separate_threads(running, recorder, served, target, start):
+    """Look-ups and other users of asyncio's default threads may hang there."""
     gate = threading.Event()
     hung = [asyncio.get_running_loop().run_in_executor(None, gate.wait, 20.0) for _ in range(64)]
     served.body["large"] = LARGE
@@ -179,7 +179,7 @@ async def test_large_responses_have_threads_of_their_own(running, recorder, serv
     assert recorder.failures(target("large")) == [None]
 
 
-async def test_a_closed_port_is_one_failure_per_scrape(running, clock, recorder, served, start, target, silent_port):
+async def test_closed_port_is_one_failure_per_scrape(running, clock, recorder, served, start, target, silent_port):
     served.port = silent_port
     gone = target("a")
     async with running(gone) as loop:

@@ -1,4 +1,4 @@
-"""When targets are scraped, and how they affect each other."""
+"""Targets are scraped in rounds, and a slow target delays no other."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ async def test_each_target_is_scraped_once_per_interval(running, clock, recorder
         await start(2)
         for turn in range(1, 4):
             await recorder.turn.until(lambda turn=turn: len(recorder.landed) == 2 * turn)
-            await clock.asleep(3)  # two looks, one workload
+            await clock.asleep(3)  # two refreshes, one workload
             clock.advance(INTERVAL_S)
         await recorder.turn.until(lambda: len(recorder.landed) == 8)
     assert sorted(served.requests) == ["a"] * 4 + ["b"] * 4
@@ -39,14 +39,14 @@ async def test_workloads_are_spread_over_the_whole_interval(running, clock, list
         clock.advance(0.0)
         await clock.asleep(201)
         begins = [when - BEGIN for when in clock.due if when < BEGIN + INTERVAL_S]
-    # 200 in 10 parts of half a second: 20 each in the mean, and in none of them three times as many.
+    # 200 workloads in 10 parts of half a second: 20 each on average, and never three times as many.
     parts = Counter(int(begin / 0.5) for begin in begins)
     assert len(begins) == 200
     assert set(parts) == set(range(10))
     assert max(parts.values()) < 60
 
 
-async def test_a_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock, recorder, listing, target):
+async def test_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock, recorder, listing, target):
     phases = []
     for began_at, fleet in ((BEGIN, "ab"), (BEGIN + 1234.5, "abc")):
         clock.time = began_at
@@ -58,7 +58,7 @@ async def test_a_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clo
     assert phases == pytest.approx([FIRST % INTERVAL_S] * 2)
 
 
-async def test_targets_without_a_workload_have_phases_of_their_own(running, clock, listing, target):
+async def test_targets_without_a_workload_have_separate_phases(running, clock, listing, target):
     nodes = [target(f"node-{n}", "dcgm", Role.GPUS, owner=None) for n in range(20)]
     async with running(listing(nodes)):
         await clock.asleep(1)
@@ -67,7 +67,7 @@ async def test_targets_without_a_workload_have_phases_of_their_own(running, cloc
         assert len(set(clock.due)) == 21
 
 
-async def test_at_a_long_interval_the_first_round_is_within_seconds(running, clock, recorder, listing, target):
+async def test_first_round_at_a_long_interval_begins_within_seconds(running, clock, recorder, listing, target):
     fleet = [target(str(n), owner=workload(n)) for n in range(50)]
     async with running(listing(fleet), interval_s=600.0):
         await clock.asleep(1)
@@ -80,7 +80,7 @@ async def test_at_a_long_interval_the_first_round_is_within_seconds(running, clo
         await recorder.turn.until(lambda: len(recorder.landed) == 100)
 
 
-async def test_a_target_that_leaves_during_a_round_does_not_delay_the_others(
+async def test_target_removed_during_a_round_does_not_delay_the_others(
     running, clock, recorder, served, listing, target, start
 ):
     served.hold("gone")
@@ -106,21 +106,21 @@ async def test_concurrent_scrapes_are_limited(running, recorder, served, listing
     assert served.most_in_flight == 4
 
 
-async def test_a_hanging_target_delays_no_other(running, clock, recorder, served, target, start):
+async def test_hanging_target_delays_no_other(running, clock, recorder, served, target, start):
     served.hold("slow")
     async with running(target("slow"), target("quick")):
         await start(2)
-        await clock.asleep(4)  # two looks, the workload, the deadline of its round
+        await clock.asleep(4)  # two refreshes, the workload, the deadline of its round
         clock.advance(ROUND_WAIT_S)
         for turn in range(1, 5):
             await recorder.turn.until(lambda turn=turn: len(recorder.of(target("quick"))) == turn)
-            await clock.asleep(3)  # two looks, one workload
+            await clock.asleep(3)  # two refreshes, one workload
             clock.advance(INTERVAL_S)
     assert recorder.of(target("slow")) == []
 
 
 class Scripted:
-    """Speaks `Pages`: a URL in `slow` times out when the test lets it; others answer at once."""
+    """Implements `Pages`: a URL in `slow` times out when the test releases it; others respond at once."""
 
     def __init__(self, turn):
         self.turn = turn
@@ -140,7 +140,7 @@ class Scripted:
         return Failure(FailureKind.TIMEOUT, "no complete page")
 
 
-async def test_a_round_is_delivered_once_and_a_late_response_by_itself(running, clock, recorder, listing, target, turn):
+async def test_round_is_delivered_once_and_a_late_response_separately(running, clock, recorder, listing, target, turn):
     fleet, pages = [target(path) for path in ("a", "b", "slow")], Scripted(turn)
     gate = pages.slow[fleet[2].url] = asyncio.Event()
     async with running(listing(fleet), pages=pages):
@@ -164,8 +164,8 @@ async def test_a_round_is_delivered_once_and_a_late_response_by_itself(running, 
         assert [scrape.target for scrape in recorder.rounds[2]] == fleet[:2]
 
 
-async def test_targets_that_timed_out_share_half_of_the_turns(running, clock, recorder, target, turn):
-    """A lost node: its pods each hold a turn until the time-out, and there are more of them than turns."""
+async def test_targets_that_timed_out_share_half_of_the_slots(running, clock, recorder, target, turn):
+    """On a lost node, each pod holds a slot until the timeout, and there are more pods than slots."""
     lost, well = [target(f"lost-{n}") for n in range(8)], target("well")
     pages = Scripted(turn)
     pages.slow = {each.url: asyncio.Event() for each in lost}
@@ -174,7 +174,7 @@ async def test_targets_that_timed_out_share_half_of_the_turns(running, clock, re
         clock.advance(0.0)
         await clock.asleep(10)
         clock.advance(INTERVAL_S / 2)
-        await turn.until(lambda: len(pages.waiting) == 4)  # nothing is known against them yet
+        await turn.until(lambda: len(pages.waiting) == 4)  # no target has timed out yet
         for event in pages.slow.values():
             event.set()
         await turn.until(lambda: len(recorder.landed) == 9)
@@ -187,7 +187,7 @@ async def test_targets_that_timed_out_share_half_of_the_turns(running, clock, re
             assert len(pages.waiting) == 2
 
 
-async def test_a_target_that_fails_at_once_is_not_slow(running, clock, recorder, served, listing, target, start):
+async def test_target_that_fails_at_once_is_not_slow(running, clock, recorder, served, listing, target, start):
     fleet = [target(str(n)) for n in range(4)]
     served.status = dict.fromkeys(map(str, range(4)), 500)
     async with running(listing(fleet), concurrency=4):
@@ -199,7 +199,7 @@ async def test_a_target_that_fails_at_once_is_not_slow(running, clock, recorder,
         await served.turn.until(lambda: served.in_flight == 4)
 
 
-async def test_a_target_that_responds_again_is_not_slow(running, clock, recorder, target, turn):
+async def test_target_that_responds_again_is_not_slow(running, clock, recorder, target, turn):
     pages = Scripted(turn)
     flaky = target("flaky")
     gate = asyncio.Event()
@@ -217,7 +217,7 @@ async def test_a_target_that_responds_again_is_not_slow(running, clock, recorder
     assert recorder.failures(flaky) == [timeout, None, timeout, timeout, None]
 
 
-async def test_a_late_target_catches_up_one_missed_round(running, clock, recorder, served, target, start):
+async def test_late_target_catches_up_one_missed_round(running, clock, recorder, served, target, start):
     served.hold("late")
     async with running(target("late")):
         await start(1)
@@ -259,7 +259,7 @@ async def test_targets_share_one_session_and_keep_connections(running, clock, re
     assert len(served.client_addresses) <= 2
 
 
-async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running, clock, served, target, start, http):
+async def test_cancelled_loop_leaves_no_task_and_no_connection(running, clock, served, target, start, http):
     before = asyncio.all_tasks()
     served.hold("held")
     async with running(target("held"), target("asleep")):
@@ -267,15 +267,15 @@ async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running
         await served.turn.until(lambda: served.requests.count("held") == 1 and "asleep" in served.ended)
         await clock.asleep(4)
     assert clock.sleepers == []
-    await served.turn.until(lambda: served.in_flight == 0)  # the server saw its client go
+    await served.turn.until(lambda: served.in_flight == 0)  # the server noticed the closed connection
     await http.close()
     left = asyncio.all_tasks() - before
     async with asyncio.timeout(20.0):
-        await asyncio.gather(*left, return_exceptions=True)  # the server's own, which end with their connections
+        await asyncio.gather(*left, return_exceptions=True)  # tasks of the server, which end with their connections
     assert not [task for task in left if task.get_name().startswith(("scrape", "discovery", "deadline"))]
 
 
-async def test_a_time_out_costs_the_scrape_and_not_the_target(running, clock, recorder, served, target, start):
+async def test_timeout_fails_the_scrape_and_keeps_the_target(running, clock, recorder, served, target, start):
     pages = HttpPages(HttpLimits(timeout_s=0.05, body_bytes=1000))
     served.hold("a")
     async with running(target("a"), pages=pages):

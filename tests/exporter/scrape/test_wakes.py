@@ -1,4 +1,4 @@
-"""Gateway targets of workloads at zero: scraped every second, each endpoint once, within a rate."""
+"""Gateways of workloads at zero are scraped every second, each endpoint once, within a rate limit."""
 
 from collections import Counter
 
@@ -11,13 +11,13 @@ from exporter.textformat import PlainScanner
 from .conftest import CHAT, INTERVAL_S
 
 EPP = b'inference_extension_flow_control_queue_size{fairness_id="",priority="0",inference_pool="p"} 0\n'
-# A scrape that falls on the end of the counted time is in it or not, by rounding.
+# A scrape at the end of the counted time may be counted or not, by rounding.
 EDGE = 1
 WAKE = {"wake_interval_s": 1.0, "wake_rate": 100.0}
 
 
 class Counted:
-    """Speaks `Pages`: answers every request at once, and counts them by URL."""
+    """Implements `Pages`: responds at once and counts the requests by URL."""
 
     def __init__(self):
         self.requests = Counter()
@@ -41,22 +41,20 @@ def gateway(target):
 
 
 async def passed(clock, seconds, sleepers):
-    """Let time pass in steps of at most 0.1 s, each until everything sleeps again."""
+    """Advances the time in steps of at most 0.1 s; waits after each until all tasks sleep."""
     end = clock.time + seconds
     while clock.time < end - 1e-9:
         clock.advance(min(0.1, end - clock.time))
         await clock.asleep(sleepers)
 
 
-async def begun(clock, looks, sleepers):
-    await clock.asleep(looks)
+async def begun(clock, discoveries, sleepers):
+    await clock.asleep(discoveries)
     clock.advance(0.0)
     await clock.asleep(sleepers)
 
 
-async def test_a_gateway_is_scraped_every_second_while_its_workload_is_at_zero(
-    running, clock, recorder, gateway, pages
-):
+async def test_gateway_is_scraped_every_second_while_its_workload_is_at_zero(running, clock, recorder, gateway, pages):
     async with running(gateway("epp"), pages=pages, **WAKE) as loop:
         await begun(clock, 1, 2)
         loop.set_at_zero(CHAT, at_zero=True)
@@ -70,13 +68,13 @@ async def test_a_gateway_is_scraped_every_second_while_its_workload_is_at_zero(
     assert len(recorder.landed) - at_zero == pytest.approx(60 / INTERVAL_S, abs=EDGE)
 
 
-async def test_a_wake_source_waits_for_no_other_target(running, clock, recorder, served, gateway, target, start):
+async def test_wake_source_waits_for_no_other_target(running, clock, recorder, served, gateway, target, start):
     served.hold("pod")
     served.body["epp"] = EPP
     async with running(gateway("epp"), target("pod"), **WAKE) as loop:
         await start(2)
         await served.turn.until(lambda: "pod" in served.requests)
-        await clock.asleep(4)  # two looks, the workload, the deadline of its round
+        await clock.asleep(4)  # two refreshes, the workload, the deadline of its round
         loop.set_at_zero(CHAT, at_zero=True)
         await clock.asleep(5)
         clock.advance(1.0)
@@ -84,9 +82,7 @@ async def test_a_wake_source_waits_for_no_other_target(running, clock, recorder,
     assert [[scrape.target for scrape in scrapes] for scrapes in recorder.rounds] == [[gateway("epp")]] * 2
 
 
-async def test_a_gateway_of_many_workloads_is_scraped_once_per_second(
-    running, clock, recorder, listing, gateway, pages
-):
+async def test_gateway_of_many_workloads_is_scraped_once_per_second(running, clock, recorder, listing, gateway, pages):
     sharing = [gateway("epp", WorkloadKey("ai", f"model-{n}")) for n in range(20)]
     async with running(listing(sharing), pages=pages, **WAKE) as loop:
         await begun(clock, 1, 21)
@@ -96,7 +92,7 @@ async def test_a_gateway_of_many_workloads_is_scraped_once_per_second(
         await passed(clock, 30.0, 22)
         assert pages.requests[sharing[0].url] == pytest.approx(30, abs=EDGE)
         assert all(len(recorder.of(each)) == pytest.approx(30, abs=EDGE) for each in sharing)
-        # All of them in one hand-over: one decision for all 20.
+        # All in one delivery: one decision for all 20.
         assert {len(scrapes) for scrapes in recorder.rounds} == {20}
         loop.set_at_zero(sharing[0].owner, at_zero=False)
         before = pages.requests[sharing[0].url]
@@ -105,7 +101,7 @@ async def test_a_gateway_of_many_workloads_is_scraped_once_per_second(
     assert len(recorder.of(sharing[0])) == pytest.approx(30 + 30 / INTERVAL_S, abs=2 * EDGE)
 
 
-async def test_beyond_the_rate_all_gateways_have_the_same_longer_interval(
+async def test_gateways_above_the_rate_limit_have_the_same_longer_interval(
     running, clock, recorder, listing, gateway, pages
 ):
     fleet = [gateway(f"epp-{n}", WorkloadKey("ai", f"model-{n}")) for n in range(30)]
@@ -133,7 +129,7 @@ async def test_gateways_are_scraped_in_rounds_if_the_rate_allows_no_more(
     assert all(count == pytest.approx(30 / INTERVAL_S, abs=EDGE) for count in pages.requests.values())
 
 
-async def test_the_wake_source_of_a_removed_workload_is_not_scraped(running, clock, recorder, listing, gateway, pages):
+async def test_wake_source_of_a_removed_workload_is_not_scraped(running, clock, recorder, listing, gateway, pages):
     epp = gateway("epp")
     found = listing([epp])
     async with running(found, pages=pages, **WAKE) as loop:
@@ -155,7 +151,7 @@ async def test_the_wake_source_of_a_removed_workload_is_not_scraped(running, clo
 
 
 async def test_restored_missing_series_are_missing_in_rounds_and_at_zero(running, clock, recorder, gateway, pages):
-    """As after a restart: the reader of a target gets what another process has found missing."""
+    """After a restart, the reader of a target gets the missing series of the previous process."""
     other, kept = Reader("epp"), PlainScanner()
     other.read(kept.scan(EPP + EPP.replace(b'"p"', b'"q"')), clock.time - 2.0)
     missing = other.read(kept.scan(EPP), clock.time - 1.0).missing

@@ -1,3 +1,5 @@
+"""Compares pages that different readers return."""
+
 import numpy as np
 import pytest
 
@@ -21,11 +23,11 @@ def assert_same_page(expected: Page, actual: Page) -> None:
     # As integers: 0.0 and -0.0 differ. A NaN's sign carries nothing.
     for one, other in ((expected.values, actual.values), (expected.at, actual.at)):
         assert np.isnan(one).tolist() == np.isnan(other).tolist()
-        known = ~np.isnan(one)
-        assert one[known].view(np.int64).tolist() == other[known].view(np.int64).tolist()
+        is_number = ~np.isnan(one)
+        assert one[is_number].view(np.int64).tolist() == other[is_number].view(np.int64).tolist()
 
 
 @pytest.fixture(scope="session")
 def same_page():
-    """Asserts that two pages say the same, values to the bit."""
+    """`same_page(expected, actual)` asserts that two pages are equal, with values equal to the bit."""
     return assert_same_page

@@ -1,4 +1,4 @@
-"""The kernel agrees with the plain reader, both with prometheus-client, and no bytes raise an exception."""
+"""The kernel, the plain reader and prometheus-client agree, and no bytes raise an exception."""
 
 import math
 
@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.textformat import PlainScanner, Scanner, Selection, parse
 
-# Few names and values, so that lines meet themselves again: twice on a page, moved, or in another spelling.
+# Few names and values, so that lines repeat: twice on a page, moved, or in another spelling.
 HEADS = [
     *[
         f"{name}{labels}".encode()
@@ -90,7 +90,7 @@ def join(lines, end):
 
 @st.composite
 def edited(draw, lines):
-    """The same page later: lines gone, come, moved, or with another number."""
+    """Returns a later version of the page: lines removed, added, moved, or with another value."""
     lines = list(lines)
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(lines)))
@@ -120,7 +120,7 @@ def page_sequences(draw):
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(page_sequences())
-def test_a_response_is_read_the_same_after_any_other(same_page, pages):
+def test_response_is_read_the_same_after_any_other(same_page, pages):
     numba, plain = Scanner(), PlainScanner()
     for body in pages:
         expected = parse(body)
@@ -149,7 +149,7 @@ def test_selected_series_are_read_as_without_a_selection(same_page, pages):
 
 @settings(max_examples=200, deadline=None)
 @given(page_sequences())
-def test_the_layout_is_the_same_object_exactly_while_the_series_are_the_same(pages):
+def test_layout_is_the_same_object_exactly_while_the_series_are_the_same(pages):
     for scanner in (Scanner(), PlainScanner()):
         last = scanner.scan(b"").layout
         for body in pages:
@@ -195,7 +195,7 @@ def written(name, labels, value):
 
 
 def series_of(page):
-    """What a page says, in words that another parser shares; a NaN is equal to itself here."""
+    """Returns the series of a page in a form that other parsers share; NaN equals itself."""
     values = page.values.tolist()
     series = map(page.layout.read, range(len(page.layout)))
     return [(name, dict(labels), repr(v)) for (name, labels), v in zip(series, values, strict=True)]
@@ -207,7 +207,7 @@ def series_of_families(families):
 
 @settings(max_examples=150, deadline=None)
 @given(VALID)
-def test_a_valid_response_has_the_samples_of_prometheus_client(same_page, samples):
+def test_valid_response_has_the_samples_of_prometheus_client(same_page, samples):
     text = "".join(written(*sample) + "\n" for sample in samples)
     page = parse(text.encode())
     assert page.dropped == ()
@@ -217,7 +217,7 @@ def test_a_valid_response_has_the_samples_of_prometheus_client(same_page, sample
 
 @settings(max_examples=150, deadline=None)
 @given(VALID, st.data())
-def test_a_broken_line_costs_only_that_line(same_page, samples, data):
+def test_broken_line_costs_only_that_line(same_page, samples, data):
     lines = [written(*sample).encode() for sample in samples] or [b"a 1"]
     at = data.draw(st.integers(0, len(lines) - 1))
     start = data.draw(st.integers(0, len(lines[at])))
@@ -227,7 +227,7 @@ def test_a_broken_line_costs_only_that_line(same_page, samples, data):
     expected = {(name, frozenset(labels.items())): repr(value) for name, labels, value in samples}
     expected.pop((samples[at][0], frozenset(samples[at][1].items())) if samples else None, None)
     found = {(name, frozenset(labels.items())): value for name, labels, value in series_of(page)}
-    # The broken line may by chance be a good one for a series that another line has as well: the first counts.
+    # The broken line may be valid for a series of another line by chance: the first one counts.
     chance = {(name, frozenset(labels.items())) for name, labels, _ in series_of(parse(broken))}
     assert {key: value for key, value in expected.items() if key not in chance} == {
         key: value for key, value in found.items() if key in expected and key not in chance
@@ -239,7 +239,7 @@ def test_a_broken_line_costs_only_that_line(same_page, samples, data):
 
 @settings(max_examples=100, deadline=None)
 @given(VALID, st.data())
-def test_a_response_cut_short_keeps_its_whole_lines(samples, data):
+def test_truncated_response_keeps_its_whole_lines(samples, data):
     text = "".join(written(*sample) + "\n" for sample in samples).encode()
     cut = text[: data.draw(st.integers(0, len(text)))]
     whole = cut.count(b"\n")
@@ -257,7 +257,7 @@ def a_registry():
     return registry
 
 
-def test_an_openmetrics_response_has_the_samples_of_prometheus_client(same_page):
+def test_openmetrics_response_has_the_samples_of_prometheus_client(same_page):
     body = openmetrics.generate_latest(a_registry())
     assert b"# {" in body
     page = parse(body)
@@ -267,7 +267,7 @@ def test_an_openmetrics_response_has_the_samples_of_prometheus_client(same_page)
     same_page(page, Scanner().scan(body))
 
 
-def test_a_text_response_of_prometheus_client_is_read_whole(same_page):
+def test_text_response_of_prometheus_client_is_read_whole(same_page):
     body = generate_latest(a_registry())
     page = parse(body)
     assert page.dropped == ()

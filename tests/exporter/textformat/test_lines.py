@@ -1,4 +1,4 @@
-"""Valid lines, and the reasons of invalid ones, for both readers."""
+"""Both readers read valid lines and give the same reasons for invalid ones."""
 
 import math
 
@@ -54,11 +54,11 @@ def only(page):
         (b'up{a="\x00"} 1', ("up", {"a": "\x00"}, 1.0)),
     ],
 )
-def test_a_line_gives_its_name_labels_and_value(read, line, expected):
+def test_line_has_a_name_labels_and_a_value(read, line, expected):
     assert only(read(line)) == expected
 
 
-def test_a_backslash_that_escapes_nothing_is_kept_because_dcgm_exporter_escapes_nothing(read):
+def test_backslash_that_escapes_nothing_is_kept_because_dcgm_exporter_escapes_nothing(read):
     assert only(read(rb'up{path="C:\temp\q"} 1')) == ("up", {"path": r"C:\temp\q"}, 1.0)
 
 
@@ -113,7 +113,7 @@ def test_a_backslash_that_escapes_nothing_is_kept_because_dcgm_exporter_escapes_
         (b"up 1 9223372036854775808", "bad timestamp: 9223372036854775808"),
     ],
 )
-def test_a_bad_line_is_dropped_with_its_reason(read, line, reason):
+def test_bad_line_is_dropped_with_its_reason(read, line, reason):
     page = read(b"before 1\n" + line + b"\nafter 2\n")
     assert page.dropped == (Dropped(2, reason),)
     assert page.values.tolist() == [1.0, 2.0]
@@ -142,13 +142,13 @@ def test_a_bad_line_is_dropped_with_its_reason(read, line, reason):
         (b"0" * 400 + b"1", 1.0),
     ],
 )
-def test_a_number_has_the_syntax_of_prometheus(read, text, value):
+def test_number_has_the_syntax_of_prometheus(read, text, value):
     page = read(b"up " + text)
     assert page.dropped == ()
     assert repr(float(page.values[0])) == repr(value)
 
 
-def test_the_text_format_has_timestamps_in_milliseconds(read):
+def test_text_format_has_timestamps_in_milliseconds(read):
     page = read(b"a 1 1700000000123\nb 1 -1500\nc 1\nd 1 -0\ne 1 9007199254740993\n")
     assert page.at[:2].tolist() == [1700000000.123, -1.5]
     assert math.isnan(page.at[2])
@@ -161,7 +161,7 @@ def test_openmetrics_has_timestamps_in_seconds(read):
     assert math.isnan(page.at[2])
 
 
-def test_a_timestamp_with_a_decimal_point_is_in_seconds(read):
+def test_timestamp_with_a_decimal_point_is_in_seconds(read):
     assert read(b"a 1 1700000000.5\n").at.tolist() == [1700000000.5]
 
 
@@ -170,11 +170,11 @@ def test_eof_counts_only_as_the_last_line(read):
     assert read(b"a 1 1500\n# EOF" + b"\r\n" * 3).at.tolist() == [1500.0]
 
 
-def test_an_infinite_timestamp_is_invalid(read):
+def test_infinite_timestamp_is_invalid(read):
     assert read(b"a 1 +Inf\n# EOF\n").dropped == (Dropped(1, "bad timestamp: +Inf"),)
 
 
-def test_an_exemplar_is_not_read(read):
+def test_exemplar_is_not_read(read):
     page = read(b'a_bucket{le="1"} 7 # {trace_id="}x"} 0.5 1700000000.0\nb_total 1 2.5 # {} 1\nc 1 # anything\n# EOF\n')
     assert page.values.tolist() == [7.0, 1.0, 1.0]
     assert page.at[1] == 2.5
@@ -186,7 +186,7 @@ def test_created_series_are_series_like_any_other(read):
 
 
 @pytest.mark.parametrize("body", [b"", b"\n", b"\r\n\n  \n", b"# only a comment", b"#", b"# EOF\n"])
-def test_a_response_may_be_empty(read, body):
+def test_response_may_be_empty(read, body):
     page = read(body)
     assert len(page.layout) == len(page.values) == len(page.at) == len(page.lines) == page.dropped_total == 0
 
@@ -213,32 +213,32 @@ def test_repeated_series_with_different_values_conflict_and_keep_the_largest_in_
     assert page.dropped == tuple(Dropped(line, "duplicate series") for line in (2, 3, 4))
 
 
-def test_a_number_beside_nan_is_a_conflict_and_the_number_counts(read):
+def test_number_beside_a_nan_is_a_conflict_and_counts(read):
     page = read(b"a NaN\na 30\nb 1\nb 1\nc NaN\nc nan\n")
     assert page.conflicts == (0,)
     assert page.values.tolist()[:2] == [30.0, 1.0]
 
 
 @pytest.mark.parametrize("new_scanner", [Scanner, PlainScanner])
-def test_a_repeated_series_that_begins_to_disagree_conflicts(new_scanner):
+def test_repeated_series_with_a_new_difference_conflicts(new_scanner):
     scanner = new_scanner()
     assert scanner.scan(b"a 3\na 3\n").conflicts == ()
     assert scanner.scan(b"a 0\na 3\n").conflicts == (0,)
     assert scanner.scan(b"a 0\na 0\n").conflicts == ()
 
 
-def test_families_of_lines_that_do_not_parse_are_named(read):
+def test_families_of_unparsable_lines_are_listed(read):
     page = read(b'a{x="1"} 30O\nb{x="\xff"} 1\n{"c.d",x="1"} e\n  e{x=1} 2\n!\nf 1\nf 1\n')
     assert page.broken == {"a", "b", "c.d", "e"}
 
 
-def test_a_bad_line_leaves_a_valid_line_of_its_series(read):
+def test_bad_line_leaves_a_valid_line_of_its_series(read):
     page = read(b"a oops\na 2\n")
     assert page.values.tolist() == [2.0]
     assert page.dropped == (Dropped(1, "bad value: oops"),)
 
 
-def test_more_labels_than_the_kernel_looks_at_are_still_labels(read):
+def test_labels_beyond_the_kernels_limit_are_read(read):
     labels = ",".join(f'l{i}="{i}"' for i in range(100))
     backwards = ",".join(f'l{i}="{i}"' for i in reversed(range(100)))
     page = read(f'a{{{labels}}} 1\na{{{labels},l99="x"}} 2\na{{{backwards}}} 1\n'.encode())
@@ -247,7 +247,7 @@ def test_more_labels_than_the_kernel_looks_at_are_still_labels(read):
     assert page.dropped == (Dropped(2, "duplicate label"), Dropped(3, "duplicate series"))
 
 
-def test_bad_lines_are_all_counted_and_some_are_named(read):
+def test_all_bad_lines_are_counted_and_some_are_listed(read):
     page = read(b"!\n" * (MAX_DROPPED + 500) + b"a 1\n")
     assert page.dropped_total == MAX_DROPPED + 500
     assert len(page.dropped) == MAX_DROPPED
@@ -270,6 +270,6 @@ def test_bad_lines_are_all_counted_and_some_are_named(read):
     ],
     ids=["digits", "digits and a letter", "zeros", "timestamp", "quotes", "name", "blanks", "labels"],
 )
-def test_a_line_that_would_backtrack_is_parsed_in_linear_time(read, line):
-    # Anything quadratic would take minutes here.
+def test_line_that_would_backtrack_is_parsed_in_linear_time(read, line):
+    # Quadratic time would take minutes here.
     assert read(line + b"\nafter 2\n").values[-1] == 2.0

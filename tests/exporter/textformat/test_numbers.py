@@ -1,4 +1,4 @@
-"""The kernel's numbers equal Python's, to the bit."""
+"""The kernel reads the same numbers as Python, to the bit."""
 
 import struct
 from decimal import Decimal
@@ -20,7 +20,7 @@ DECIMALS = st.builds(
     st.one_of(st.just(""), st.integers(0, 10**19).map(".{}".format)),
     st.one_of(st.just(""), st.integers(-360, 300).map("e{}".format), st.integers(-30, 30).map("E{:+d}".format)),
 )
-# Halfway between two doubles, and one digit to either side: the hardest there is.
+# Halfway between two doubles, and one digit to either side: the hardest case.
 TIES = st.builds(
     lambda mantissa, exponent, nudge: str((2 * mantissa + 1) * 2**exponent + nudge),
     st.integers(2**52, 2**53 - 1),
@@ -30,7 +30,7 @@ TIES = st.builds(
 
 
 def near_half(mantissa, exponent, digits):
-    """The middle between two neighbouring doubles, cut to so many digits: off the tie by less than the kernel sees."""
+    """Returns the middle between two doubles, truncated to `digits`: closer to the tie than the kernel can decide."""
     middle = Decimal(2 * mantissa + 1) * Decimal(2) ** exponent
     return f"{middle:.{digits - 1}e}"
 
@@ -40,7 +40,7 @@ NUMBERS = st.one_of(FLOATS.map(repr), BITS.filter(np.isfinite).map("{:.16e}".for
 
 
 def measured(texts):
-    """The values the kernel alone reads, and which of them it left to Python."""
+    """Returns the values that the kernel reads, and which of them it leaves to Python."""
     lines = [b"a " + text.encode() for text in texts]
     stop = (np.cumsum([0, *(len(line) + 1 for line in lines[:-1])]) + 1).astype(np.int32)
     kind = np.full(len(texts), kernel.SAMPLE, np.uint8)
@@ -59,7 +59,7 @@ def bits(values):
 @example(
     ["9223372036854775794", "18446744073709551615", "18446744073709551616", "10000000000000000000", "1e22", "1e-22"]
 )
-def test_a_number_is_bit_for_bit_that_of_float(texts):
+def test_number_equals_that_of_float_to_the_bit(texts):
     texts = [text for text in texts if np.isfinite(float(text))]
     page = Scanner().scan("\n".join(f'a{{i="{i}"}} {text}' for i, text in enumerate(texts)).encode())
     assert bits(page.values) == bits([float(text) for text in texts])
@@ -69,7 +69,7 @@ def test_a_number_is_bit_for_bit_that_of_float(texts):
 
 @settings(max_examples=30)
 @given(st.lists(HALVES, min_size=30, max_size=60))
-def test_a_number_next_to_a_tie_is_rounded_to_the_right_side_or_left_to_python(texts):
+def test_number_next_to_a_tie_is_rounded_to_the_right_side_or_left_to_python(texts):
     values, slow = measured(texts)
     assert bits(values[~slow]) == bits([float(text) for text, is_slow in zip(texts, slow, strict=True) if not is_slow])
 
@@ -87,7 +87,7 @@ def test_dcgms_mark_for_no_value_is_read_by_the_kernel():
 
 
 @pytest.mark.parametrize("exponent", [-64, -23, -1, 0, 1, 22, 27, 28, 55, 64])
-def test_a_power_of_ten_is_cut_off_and_never_more_than_a_unit_short(exponent):
+def test_power_of_ten_is_truncated_by_less_than_one_unit(exponent):
     high, low, shift = power_of_ten(exponent)
     bits_ = (high << 64) + low
     assert bits_.bit_length() == 128

@@ -1,4 +1,4 @@
-"""What a scanner remembers."""
+"""A scanner reuses the layout of the previous response."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def scanner(request):
     return request.param()
 
 
-def test_a_response_of_the_same_series_has_the_same_layout(scanner):
+def test_response_of_the_same_series_has_the_same_layout(scanner):
     first, second = scanner.scan(dcgm("a", "b")), scanner.scan(dcgm("a", "b", value=7.25))
     assert first.layout is second.layout
     assert (first.values.tolist(), second.values.tolist()) == ([0.5, 1.5], [7.25, 8.25])
@@ -42,7 +42,7 @@ def test_another_type_is_another_layout(scanner):
     assert second.layout.types == {"engine_active": "counter"}
 
 
-def test_a_new_pod_costs_the_parsing_of_its_labels_alone(scanner):
+def test_new_pod_costs_only_the_parsing_of_its_labels(scanner):
     first = scanner.scan(dcgm("a", "b", "c"))
     labels = [first.layout.labels(i) for i in range(3)]
     second = scanner.scan(dcgm("a", "new", "c"))
@@ -50,41 +50,41 @@ def test_a_new_pod_costs_the_parsing_of_its_labels_alone(scanner):
     assert second.layout.labels(1)["pod"] == "chat-new"
 
 
-def test_a_value_is_never_that_of_the_series_at_the_same_position(scanner):
+def test_value_is_never_that_of_the_series_at_the_same_position(scanner):
     scanner.scan(dcgm("a", "b", "c", "d"))
     page = scanner.scan(dcgm("d", "c", "b"))
     pods = [page.layout.labels(i)["pod"] for i in range(len(page.layout))]
     assert list(zip(pods, page.values.tolist(), strict=True)) == [("chat-d", 0.5), ("chat-c", 1.5), ("chat-b", 2.5)]
 
 
-def test_a_longer_name_is_not_the_shorter_one_it_begins_with(scanner):
+def test_longer_name_is_not_its_prefix(scanner):
     scanner.scan(b"queue 1\n")
     assert scanner.scan(b"queue_size 2\n").layout.names == ("queue_size",)
     assert scanner.scan(b'queue {name="a"} 3\n').layout.labels(0) == {"name": "a"}
 
 
-def test_the_same_timestamp_is_another_time_in_openmetrics(scanner):
+def test_same_timestamp_is_another_time_in_openmetrics(scanner):
     assert scanner.scan(b"a 1 5000\n").at.tolist() == [5.0]
     assert scanner.scan(b"a 1 5000\n# EOF\n").at.tolist() == [5000.0]
     assert scanner.scan(b"a 1 5e3\n").dropped_total == 1
     assert scanner.scan(b"a 1 5e3\n# EOF\n").at.tolist() == [5000.0]
 
 
-def test_an_empty_response_of_another_format_has_no_series(scanner):
+def test_empty_response_of_another_format_has_no_series(scanner):
     first = scanner.scan(b"a 1\nb\n# EOF\n")
     second = scanner.scan(b"")
     assert (len(first.layout), first.dropped_total) == (1, 1)
     assert (len(second.layout), second.dropped_total) == (0, 0)
 
 
-def test_an_invalid_value_removes_its_series_from_one_response(scanner):
+def test_invalid_value_removes_its_series_from_one_response(scanner):
     scanner.scan(b"a 1\nb 2\n")
     page = scanner.scan(b"a 1\nb ERROR\n")
     assert (page.layout.names, page.dropped_total) == (("a",), 1)
     assert scanner.scan(b"a 1\nb 3\n").values.tolist() == [1.0, 3.0]
 
 
-def test_a_number_that_only_python_reads_is_read_in_every_response(scanner):
+def test_number_that_only_python_reads_is_read_in_every_response(scanner):
     long = b"0.1" + b"0" * 30 + b"1"
     for _ in range(3):
         page = scanner.scan(b"a " + long + b" 1000\nb 2\n")
@@ -110,7 +110,7 @@ def test_labels_are_parsed_on_first_use():
 
 
 def test_equal_hashes_do_not_make_equal_series(same_page):
-    # Every hash the same: what remains are the comparisons.
+    # All hashes are equal, so only the comparisons decide.
     body = b'a{x="1"} 1\na{x="2"} 2\nb{y="1",x="1"} 3\nb{x="1",y="1"} 4\n'
     scanner = Scanner()
     scanner.scan(body)
@@ -120,7 +120,7 @@ def test_equal_hashes_do_not_make_equal_series(same_page):
         scanner._memory.lines.hash[:] = 1
 
 
-def test_the_kernels_run_without_the_gil_and_the_same_page_may_be_read_by_many_threads(same_page):
+def test_kernels_run_without_the_gil_in_many_threads(same_page):
     assert all(k.targetoptions["nogil"] for k in (kernel.follow, kernel.survey, kernel.measure))
     bodies = [dcgm(*map(str, range(200)), value=i) for i in range(4)]
     pages = [[] for _ in bodies]
@@ -140,8 +140,8 @@ def test_the_kernels_run_without_the_gil_and_the_same_page_may_be_read_by_many_t
             same_page(parse(body), page)
 
 
-def test_a_kernel_compiles_where_nothing_can_be_cached():
-    # A function without a source file has no place for a cache, as one on a read-only file system has none.
+def test_kernel_compiles_without_a_cache():
+    # A function without a source file cannot be cached, like one on a read-only file system.
     room = {}
     exec(compile("def double(n):\n    return 2 * n", "<nowhere>", "exec"), room)
     with pytest.raises(RuntimeError, match="no locator available"):
@@ -149,7 +149,7 @@ def test_a_kernel_compiles_where_nothing_can_be_cached():
     assert compiled(COUNT(COUNT))(room["double"])(21) == 42
 
 
-def test_the_plain_reader_never_imports_numba():
+def test_plain_reader_never_imports_numba():
     program = (
         "import sys, exporter.textformat as t; p = t.parse(b'a 1'); "
         "sys.exit('numba' in sys.modules or p.values.tolist() != [1.0])"
@@ -157,7 +157,7 @@ def test_the_plain_reader_never_imports_numba():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_a_large_response_is_read_whole():
+def test_large_response_is_read_whole():
     count = 20_000
     body = "".join(f'a{{i="{i}",path="/items/{i % 7}"}} {i}\n' for i in range(count)).encode()
     scanner = Scanner()

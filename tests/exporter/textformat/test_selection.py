@@ -1,4 +1,4 @@
-"""A scanner reads the selected metrics only, and the lines of all others cost no memory."""
+"""A scanner reads only the selected metrics, and the lines of all others cost no memory."""
 
 import gc
 import tracemalloc
@@ -23,9 +23,9 @@ def new_scanner(request):
 
 
 def new_series(turn, name="other_%d"):
-    """A response with two selected series and `LINES` series that no response before it had."""
-    others = "".join(f"{name % (turn * LINES + i)} 1\n" for i in range(LINES))
-    return f"up 1\n{others}vllm:waiting 3\n".encode()
+    """Returns a response with two selected series and `LINES` series that are new in it."""
+    unselected = "".join(f"{name % (turn * LINES + i)} 1\n" for i in range(LINES))
+    return f"up 1\n{unselected}vllm:waiting 3\n".encode()
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def new_series(turn, name="other_%d"):
         (b'up {a="b"} 1', True),
         (b'{"up"} 1', True),
         (b'{ "up" , a="b" } 1', True),
-        (b"up", True),  # without a value: it is read, and dropped
+        (b"up", True),  # without a value: the line is read and dropped
         (b"up_total 1", False),
         (b"u 1", False),
         (b'{"up.x"} 1', False),
@@ -81,7 +81,7 @@ def test_line_numbers_are_those_of_the_response(new_scanner):
     assert first.layout is later.layout is moved.layout
 
 
-def test_selected_series_that_comes_or_goes_among_others_is_noticed(new_scanner):
+def test_added_or_removed_selected_series_is_noticed(new_scanner):
     scanner = new_scanner(SELECTION)
     bodies = [b"up 1\nother 2\n", b"up 1\nvllm:waiting 2\n", b"vllm:waiting 2\nother 1\n", b"other 1\nother_2 1\n"]
     names = [scanner.scan(body).layout.names for body in bodies]
@@ -93,7 +93,7 @@ def test_signs_are_counted_by_distinct_names_whether_selected_or_not(new_scanner
     assert new_scanner(SELECTION).scan(body).layout.rest.signs == {"vllm:": 2, "go_": 1, "DCGM_FI_": 1}
 
 
-def test_a_new_sign_makes_a_new_layout(new_scanner):
+def test_new_sign_makes_a_new_layout(new_scanner):
     scanner = new_scanner(SELECTION)
     before, after = scanner.scan(b"up 1\n"), scanner.scan(b"up 1\ngo_x 1\n")
     assert before.layout is not after.layout
@@ -116,7 +116,7 @@ def test_response_without_a_selected_series_shows_a_few_names(new_scanner):
 
 def test_memory_does_not_grow_with_series_that_are_not_selected():
     scanner = Scanner(SELECTION)
-    scanner.scan(new_series(0))  # whatever is made once
+    scanner.scan(new_series(0))  # one-time allocations
     bodies = [new_series(turn) for turn in range(1, 4)]
     gc.collect()
     tracemalloc.start()

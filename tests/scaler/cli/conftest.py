@@ -31,17 +31,19 @@ def tidegate():
     """`tidegate("read", "-", stdin=b"…")`: returncode, stdout, stderr, as text."""
 
     def run(*arguments, stdin=b"", timeout=120):
-        with TemporaryFile() as given, TemporaryFile() as printed, TemporaryFile() as complaints:
-            given.write(stdin)
-            given.seek(0)
-            process = WarmProcess("scaler", *arguments, stdin=given, stdout=printed, stderr=complaints)
+        with TemporaryFile() as standard_input, TemporaryFile() as standard_output, TemporaryFile() as standard_error:
+            standard_input.write(stdin)
+            standard_input.seek(0)
+            process = WarmProcess(
+                "scaler", *arguments, stdin=standard_input, stdout=standard_output, stderr=standard_error
+            )
             try:
                 process.wait(timeout)
             finally:
                 process.kill()
-            for stream in (printed, complaints):
+            for stream in (standard_output, standard_error):
                 stream.seek(0)
-            return Done(process.returncode, printed.read().decode(), complaints.read().decode())
+            return Done(process.returncode, standard_output.read().decode(), standard_error.read().decode())
 
     return run
 
@@ -60,7 +62,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def serve():
-    """`url = serve(handler)`: an aiohttp handler on a loopback address, in its own thread."""
+    """`url = serve(handler)`: an aiohttp handler on a loopback address, run in a separate thread."""
     stops = []
 
     def start(handler):

@@ -1,4 +1,4 @@
-"""All commands: help is quick, wrong usage is status 2; and check, run, schema, version."""
+"""All commands print help quickly and exit with 2 on wrong usage; tests of check, run, schema and version."""
 
 import json
 import os
@@ -90,7 +90,7 @@ class TestCheck:
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.splitlines() == ["1 file(s) fine", "  ai/chat: never at zero: replicas.min is above 0"]
 
-    def test_all_errors_are_printed_with_their_places(self, tidegate, config):
+    def test_all_errors_are_printed_with_their_positions(self, tidegate, config):
         file = config(BAD)
         done = tidegate("check", file)
         assert (done.returncode, done.stderr) == (1, "")
@@ -105,7 +105,7 @@ class TestCheck:
         assert all(line.startswith(str(bad)) for line in done.stdout.splitlines())
 
     def test_warning_is_printed_and_is_no_failure(self, tidegate, config):
-        # At zero there is no wake source.
+        # The workload has no wake source at zero.
         file = config("workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}}]\n")
         done = tidegate("check", file)
         assert done.returncode == 0

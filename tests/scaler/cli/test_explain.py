@@ -23,7 +23,7 @@ KEYS = [WorkloadKey("ai", "chat"), WorkloadKey("ai", "chat", "decode"), Workload
 
 @pytest.fixture(scope="module")
 def decided():
-    """A decider of three workloads after a minute, and the Board."""
+    """Returns a decider of three workloads after one minute, and its Board."""
     spec = Spec(0, 8, ((Signal.WORK, 16.0),), pods=False)
     decider = Decider([WorkloadSpec(key, spec) for key in KEYS], interval_s=5.0, fresh_intervals=3.0, log_bytes=2**24)
     decisions = {}
@@ -112,12 +112,12 @@ class TestFetch:
             ("a/b/c/d", "a/b/c/d: must be NAMESPACE/NAME, or NAMESPACE/NAME/TRIGGER for a further trigger"),
         ],
     )
-    def test_unknown_workload_has_a_hint_at_similar_names(self, daemon, workload, message):
+    def test_unknown_workload_error_suggests_similar_names(self, daemon, workload, message):
         with pytest.raises(BadExplainRequest) as bad:
             fetch(ExplainRequest(workload, server=daemon.url), 0.0)
         assert str(bad.value) == message
 
-    def test_invalid_time_is_the_daemons_error(self, daemon):
+    def test_invalid_time_shows_the_daemons_error(self, daemon):
         with pytest.raises(BadExplainRequest, match="at: must be a moment"):
             fetch(ExplainRequest("ai/chat", at="yesterday", server=daemon.url), 0.0)
 
@@ -130,8 +130,8 @@ class TestTables:
     def test_tables_fit_eighty_columns(self, document):
         text = shown(document)
         assert max(map(len, text.splitlines())) <= 80
-        for words in ("ai/chat", "What the targets report", "Bounds", "Published replicas"):
-            assert words in text
+        for part in ("ai/chat", "What the targets report", "Bounds", "Published replicas"):
+            assert part in text
 
     def test_row_in_a_pipe_is_one_line_without_colours(self, document):
         text = shown(document, terminal=False)

@@ -95,7 +95,7 @@ def test_empty_page_is_a_problem_in_every_format(tidegate, body):
         ("vllm:num_requests_waiting 1\n".encode("utf-16"), "UTF-16"),
     ],
 )
-def test_body_that_is_no_page_is_named_and_is_a_problem(tidegate, body, name):
+def test_body_that_is_no_metrics_page_is_a_problem_that_names_its_kind(tidegate, body, name):
     for output in ("table", "json"):
         done = tidegate("read", "-", "-o", output, stdin=body)
         assert done.returncode == 1
@@ -184,7 +184,7 @@ def test_default_timeout_is_the_daemons():
 
 
 def test_slow_header_is_aborted_at_the_time_limit(tidegate, raw):
-    """Every byte is in time, the response never ends."""
+    """Every byte arrives in time, but the response never ends."""
     url = raw(b"HTTP/1.1 200 OK\r\nX: ", more=b"a")
     done = tidegate("read", url, "--timeout", "0.3")
     assert (done.returncode, done.stdout) == (1, "")
@@ -228,7 +228,7 @@ def test_broken_gzip_body_is_an_error(tidegate, raw, text, broken, kind, why):
 
 
 def test_hanging_name_look_up_is_aborted_at_the_time_limit(tmp_path):
-    """The look-up is a thread that cannot be cancelled: it waits for a pipe without a writer."""
+    """The look-up runs in a thread that cannot be cancelled: it reads a pipe without a writer."""
     hanging = "import os, socket\nsocket.getaddrinfo = lambda *_, **__: os.read(os.pipe()[0], 1)\n"
     (tmp_path / "sitecustomize.py").write_text(hanging)
     done = subprocess.run(

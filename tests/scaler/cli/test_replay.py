@@ -16,7 +16,7 @@ TWO = ("--policy", "static:replicas=1", "--policy", "tidegate:keep-warm=60")
 
 @pytest.fixture
 def on_a_terminal():
-    """`on_a_terminal("replay", …)`: exit status, standard output, and what a terminal on standard error showed."""
+    """`on_a_terminal("replay", …)` returns the exit status, standard output, and the text on the terminal."""
 
     def run(*arguments):
         keyboard, screen = os.openpty()

@@ -18,7 +18,7 @@ def document(text, kind="auto"):
 
 @pytest.fixture
 def piped():
-    """Output to a pipe."""
+    """Prints to a pipe."""
 
     def show(text, kind="auto", source="page.prom"):
         out = io.StringIO()
@@ -30,7 +30,7 @@ def piped():
 
 @pytest.fixture
 def terminal():
-    """Output to a terminal of that width, without colours."""
+    """Prints to a terminal of that width, without colours."""
 
     def show(text, width=80, source="page.prom"):
         out = io.StringIO()
@@ -42,7 +42,7 @@ def terminal():
 
 
 def row(shown, name):
-    """The cells of the row that begins with `name`."""
+    """Returns the cells of the row that begins with `name`."""
     (line,) = [line for line in shown.splitlines() if line.split()[:1] == [name]]
     return line.split()[1:]
 
@@ -156,7 +156,7 @@ def test_hints_are_given_only_for_problems(page):
 
 
 def test_names_are_printed_without_markup_and_control_characters(piped, terminal, page):
-    # Markup of the table's own language, and sequences that a terminal would obey: a title, a cleared screen.
+    # Rich's markup, and control sequences of terminals: set the title, clear the screen.
     evil = "[red]x[/red] \x1b]0;owned\x07\x1b[2J"
     text = page.vllm(waiting=1, running=1, model=evil) + page.gpu("GPU-1", [("[bold]", "p\x1b[31m")], engine=0.5)
     text += "\x1b[2J\n"

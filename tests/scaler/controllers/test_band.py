@@ -1,4 +1,4 @@
-"""What is told past the HPA's tolerance, against the HPA's own arithmetic."""
+"""The published replicas are rounded past the HPA's tolerance; checked against the HPA's arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scaler.controllers.hpa import (
     step,
 )
 
-# No window and no rate: what is left is the tolerance.
+# No window and no rate limit: only the tolerance remains.
 AT_ONCE_UP = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100_000, 15.0),), 0.0)
 AT_ONCE_DOWN = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100, 15.0),), 0.0)
 
@@ -29,7 +29,7 @@ TOLERANCES = st.one_of(st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0
 COUNTS = st.integers(1, 400)
 
 
-def tell(replicas: int, current: float, tolerance: float) -> int:
+def round_past_band(replicas: int, current: float, tolerance: float) -> int:
     return int(past_band(np.array([float(replicas)]), np.array([current]), np.array([tolerance]))[0])
 
 
@@ -43,96 +43,98 @@ def sync(spec: HpaSpec, value: int, current: int) -> int:
 
 
 def settle(spec: HpaSpec, replicas: int, current: int, tolerance: float) -> list[int]:
-    """Replicas after each sync, until two syncs in a row change nothing; every sync is told anew."""
-    seen = [current]
-    while len(seen) < 3 or not seen[-1] == seen[-2] == seen[-3]:
-        assert len(seen) < 10, f"never settles: {seen}"
-        seen.append(sync(spec, tell(replicas, seen[-1], tolerance), seen[-1]))
-    return seen
+    """Replicas after each sync until two syncs in a row change nothing. The number is rounded before every sync."""
+    replicas_after = [current]
+    while len(replicas_after) < 3 or not replicas_after[-1] == replicas_after[-2] == replicas_after[-3]:
+        assert len(replicas_after) < 10, f"never settles: {replicas_after}"
+        replicas_after.append(sync(spec, round_past_band(replicas, replicas_after[-1], tolerance), replicas_after[-1]))
+    return replicas_after
 
 
-def test_without_tolerance_every_step_from_1_to_200_is_applied_exactly():
-    told = [tell(to, current, 0.0) for current in range(1, 201) for to in range(1, 201)]
-    taken = [sync(hpa(0.0), to, current) for current in range(1, 201) for to in range(1, 201)]
-    assert told == taken == [to for _ in range(1, 201) for to in range(1, 201)]
+def test_every_step_from_1_to_200_is_applied_exactly_without_tolerance():
+    published = [round_past_band(to, current, 0.0) for current in range(1, 201) for to in range(1, 201)]
+    applied = [sync(hpa(0.0), to, current) for current in range(1, 201) for to in range(1, 201)]
+    assert published == applied == [to for _ in range(1, 201) for to in range(1, 201)]
 
 
-def test_ten_percent_tell_one_more_from_10_on_two_more_from_20_on():
+def test_ten_percent_adds_one_replica_from_10_on_and_two_from_20_on():
     # 11/10 is 1.1, which is dropped; 10/9 is 1.11, which is not. 22/20 is 1.1 again, 21/19 is 1.105.
-    assert [tell(current + 1, current, 0.1) for current in (8, 9, 10, 11, 19, 20, 21, 30)] == [
+    assert [round_past_band(current + 1, current, 0.1) for current in (8, 9, 10, 11, 19, 20, 21, 30)] == [
         9, 10, 12, 13, 21, 23, 24, 34,
     ]  # fmt: skip
 
 
 @settings(max_examples=500)
 @given(current=COUNTS, up=st.integers(1, 100), tolerance=TOLERANCES)
-def test_the_rounded_number_is_the_lowest_that_the_hpa_applies(current, up, tolerance):
-    told, spec = tell(current + up, current, tolerance), hpa(tolerance)
-    assert sync(spec, told, current) == told
-    assert [sync(spec, less, current) for less in range(current + up, told)] == [current] * (told - current - up)
+def test_rounded_number_is_the_lowest_that_the_hpa_applies(current, up, tolerance):
+    published, spec = round_past_band(current + up, current, tolerance), hpa(tolerance)
+    assert sync(spec, published, current) == published
+    assert [sync(spec, less, current) for less in range(current + up, published)] == [current] * (
+        published - current - up
+    )
 
 
 @given(current=COUNTS, data=st.data())
-def test_an_edge_that_falls_on_a_whole_replica_is_the_hpas_to_the_last_bit(current, data):
+def test_band_edge_at_a_whole_replica_equals_the_hpas_to_the_last_bit(current, data):
     # A tolerance of 5/12 and one that is a bit less, and a bit more: 17 at 12 is dropped, or not.
     edge = data.draw(st.integers(current + 1, 2 * current))
     tolerance = edge / current - 1.0
     for near in (np.nextafter(tolerance, -1.0), tolerance, np.nextafter(tolerance, 2.0)):
         if near < 0.0:
             continue
-        told, spec = tell(current + 1, current, near), hpa(float(near))
-        assert sync(spec, told, current) == told
-        assert told == current + 1 or sync(spec, told - 1, current) == current
+        published, spec = round_past_band(current + 1, current, near), hpa(float(near))
+        assert sync(spec, published, current) == published
+        assert published == current + 1 or sync(spec, published - 1, current) == current
 
 
 @settings(max_examples=500)
 @given(current=COUNTS, up=st.integers(1, 100), tolerance=TOLERANCES)
-def test_a_step_up_overshoots_at_most_to_the_edge_of_the_band(current, up, tolerance):
-    told = tell(current + up, current, tolerance)
-    assert current + up <= told <= max(current + up, int(current * (1.0 + tolerance) + 1e-9) + 1)
+def test_step_up_overshoots_at_most_to_the_edge_of_the_band(current, up, tolerance):
+    published = round_past_band(current + up, current, tolerance)
+    assert current + up <= published <= max(current + up, int(current * (1.0 + tolerance) + 1e-9) + 1)
 
 
 @given(current=COUNTS, down=st.integers(0, 400), tolerance=TOLERANCES)
-def test_a_step_down_is_not_rounded(current, down, tolerance):
-    assert tell(max(0, current - down), current, tolerance) == max(0, current - down)
+def test_step_down_is_not_rounded(current, down, tolerance):
+    assert round_past_band(max(0, current - down), current, tolerance) == max(0, current - down)
 
 
 @pytest.mark.parametrize("current", [float("nan"), 0.0])
-def test_nothing_is_rounded_where_there_is_nothing_to_compare_with(current):
-    assert tell(11, current, 0.1) == 11
+def test_replicas_are_not_rounded_without_current_replicas(current):
+    assert round_past_band(11, current, 0.1) == 11
 
 
-def test_the_unknown_stays_unknown():
+def test_unknown_replicas_stay_unknown():
     assert np.isnan(past_band(np.array([np.nan]), np.array([10.0]), np.array([0.1]))[0])
 
 
 @settings(max_examples=500)
 @given(start=COUNTS, replicas=COUNTS, up=TOLERANCES, down=TOLERANCES)
-def test_the_hpa_settles_and_has_at_least_what_was_decided(start, replicas, up, down):
-    seen = settle(hpa(up, down), replicas, start, up)
-    last = seen[-1]
+def test_hpa_settles_at_the_decided_replicas_or_more(start, replicas, up, down):
+    replicas_after = settle(hpa(up, down), replicas, start, up)
+    last = replicas_after[-1]
     assert last >= replicas
-    # What is left over is inside the band downwards: it waits there until the decision leaves the band.
+    # The surplus is inside the lower band: it stays until the decision leaves the band.
     assert last == replicas or replicas / last >= 1.0 - down
-    assert max(seen[1:]) <= max(start, replicas, int(start * (1.0 + up) + 1e-9) + 1)
+    assert max(replicas_after[1:]) <= max(start, replicas, int(start * (1.0 + up) + 1e-9) + 1)
 
 
 @given(start=COUNTS, replicas=COUNTS, tolerance=TOLERANCES)
-def test_it_never_goes_back_up_after_it_went_down(start, replicas, tolerance):
-    seen = settle(hpa(tolerance), replicas, start, tolerance)
-    assert sorted(seen) == seen or sorted(seen, reverse=True) == seen
+def test_replicas_never_rise_again_after_they_fell(start, replicas, tolerance):
+    replicas_after = settle(hpa(tolerance), replicas, start, tolerance)
+    assert sorted(replicas_after) == replicas_after or sorted(replicas_after, reverse=True) == replicas_after
 
 
 @given(start=COUNTS, replicas=COUNTS, tolerance=TOLERANCES)
-def test_the_maximum_bounds_the_rounding(start, replicas, tolerance):
+def test_maximum_bounds_the_rounding(start, replicas, tolerance):
     most = max(start, replicas)
-    seen = settle(hpa(tolerance, most=most), replicas, start, tolerance)
-    assert replicas <= seen[-1] <= most
+    replicas_after = settle(hpa(tolerance, most=most), replicas, start, tolerance)
+    assert replicas <= replicas_after[-1] <= most
 
 
 @settings(max_examples=50)
 @given(demands=st.lists(COUNTS, min_size=1, max_size=20), tolerance=TOLERANCES)
-def test_whatever_is_decided_next_demand_is_never_undercut(demands, tolerance):
+def test_demand_is_never_undercut_whatever_is_decided_next(demands, tolerance):
     spec, current = hpa(tolerance), 1
     for replicas in demands:
         current = settle(spec, replicas, current, tolerance)[-1]
@@ -140,6 +142,6 @@ def test_whatever_is_decided_next_demand_is_never_undercut(demands, tolerance):
 
 
 def test_many_workloads_are_rounded_at_once():
-    told = past_band(np.array([11.0, 11.0, 9.0, np.nan]), np.array([10.0, np.nan, 10.0, 3.0]), np.full(4, 0.1))
-    assert told.tolist()[:3] == [12.0, 11.0, 9.0]
-    assert np.isnan(told[3])
+    published = past_band(np.array([11.0, 11.0, 9.0, np.nan]), np.array([10.0, np.nan, 10.0, 3.0]), np.full(4, 0.1))
+    assert published.tolist()[:3] == [12.0, 11.0, 9.0]
+    assert np.isnan(published[3])

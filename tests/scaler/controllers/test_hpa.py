@@ -1,4 +1,4 @@
-"""What the HorizontalPodAutoscaler does with a number, against its documentation and its own source."""
+"""The model of the HorizontalPodAutoscaler follows its documentation and its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scaler.controllers.hpa import (
 )
 
 PODS, PERCENT = PolicyKind.PODS, PolicyKind.PERCENT
-# As fast as any test wants, without windows; with the cluster's tolerance, and without any.
+# Any rate and no windows. AT_ONCE has the cluster's tolerance, EXACT has none.
 AT_ONCE_UP, AT_ONCE_DOWN = (
     ScalingRules((ScalingPolicy(PERCENT, 900, 15.0),), 0.0),
     ScalingRules((ScalingPolicy(PERCENT, 100, 15.0),), 0.0),
@@ -39,7 +39,7 @@ def one(
 
 
 def run(spec: HpaSpec, value: float, current: int, syncs: int) -> list[int]:
-    """Replicas after each sync, every 15 s, the orders being carried out."""
+    """Replicas after each sync, every 15 s; each outcome is applied before the next sync."""
     memory, replicas = HpaMemory(), []
     for sync in range(syncs):
         outcome, memory = one(spec, value, current, memory, now=15.0 * sync)
@@ -49,19 +49,20 @@ def run(spec: HpaSpec, value: float, current: int, syncs: int) -> list[int]:
 
 
 def test_twice_the_target_doubles_the_replicas():
-    # The documentation's example: 200m where 100m is wanted, here as a total over 3 replicas.
+    # The documentation's example: 200m with a target of 100m, here as a total over 3 replicas.
     outcome, _ = one(HpaSpec(max_replicas=100, behavior=EXACT), 0.6, current=3, target=0.1)
     assert outcome.replicas == 6
 
 
-def test_the_answer_does_not_depend_on_the_current_replicas_outside_the_tolerance():
+def test_result_does_not_depend_on_the_current_replicas_outside_the_tolerance():
     spec = HpaSpec(max_replicas=100, behavior=EXACT)
     assert [one(spec, 17.0, current)[0].replicas for current in (2, 5, 30)] == [17, 17, 17]
 
 
-def test_a_tolerance_of_ten_percent_loses_one_replica_from_ten_on():
-    # 10/9 = 1.111 and 8/9 = 0.889 are outside; 11/10 = 1.1, 9/10 = 0.9 and 12/11 = 1.091 are not: the band has its
-    # ends (Tolerances.isWithin, Kubernetes 1.33; before, |1 - 1.1| was greater than 0.1 and 11 the first to lose +1).
+def test_tolerance_of_ten_percent_loses_one_replica_from_ten_on():
+    # 10/9 = 1.111 and 8/9 = 0.889 are outside; 11/10 = 1.1, 9/10 = 0.9 and 12/11 = 1.091 are not: the ends of
+    # the band belong to it (Tolerances.isWithin, Kubernetes 1.33; before, |1 - 1.1| was greater than 0.1, and 11 the
+    # first to lose +1).
     spec = HpaSpec(max_replicas=100, behavior=HpaBehavior(AT_ONCE_UP, AT_ONCE_DOWN))
     assert [one(spec, n + 1.0, n)[0].replicas for n in (8, 9, 10, 11, 12)] == [9, 10, 10, 11, 12]
     assert [one(spec, n - 1.0, n)[0].replicas for n in (8, 9, 10, 11, 12)] == [7, 8, 10, 11, 12]
@@ -82,25 +83,25 @@ def test_tolerance_is_per_direction():
     assert "within tolerance" in one(spec, 19.0, 20)[0].why
 
 
-def test_values_are_cut_off_at_a_thousandth():
+def test_values_are_truncated_to_a_thousandth():
     spec = HpaSpec(max_replicas=100, behavior=EXACT)
     assert one(spec, 3.0009, 2)[0].replicas == 3
     assert one(spec, 3.001, 2)[0].replicas == 4
 
 
-def test_at_zero_the_hpa_does_nothing():
+def test_hpa_does_nothing_at_zero_replicas():
     outcome, memory = one(HpaSpec(max_replicas=10), 7.0, current=0)
     assert (outcome.replicas, outcome.limit) == (0, Limit.AT_ZERO)
     assert memory.recommended == (TimedReplicas(0.0, 0),)
 
 
 @pytest.mark.parametrize("missing", [None, math.nan])
-def test_an_error_keeps_the_replicas(missing):
+def test_error_keeps_the_replicas(missing):
     outcome, _ = one(HpaSpec(max_replicas=10, behavior=EXACT), missing, current=4)
     assert (outcome.replicas, outcome.limit) == (4, Limit.ERROR)
 
 
-def test_one_missing_metric_blocks_down_and_lets_up():
+def test_missing_metric_blocks_scale_down_and_allows_scale_up():
     spec = HpaSpec(max_replicas=10, behavior=EXACT)
     down, _ = step(spec, HpaMemory(), [HpaMetric(2.0, 1.0), HpaMetric(None, 1.0)], 4, 4, 0.0)
     up, _ = step(spec, HpaMemory(), [HpaMetric(6.0, 1.0), HpaMetric(None, 1.0)], 4, 4, 0.0)
@@ -108,32 +109,32 @@ def test_one_missing_metric_blocks_down_and_lets_up():
     assert up.replicas == 6
 
 
-def test_the_metric_that_asks_for_most_wins():
+def test_metric_with_the_highest_demand_wins():
     metrics = [HpaMetric(2.0, 1.0), HpaMetric(50.0, 10.0), HpaMetric(3.0, 1.0)]
     assert step(HpaSpec(max_replicas=10, behavior=EXACT), HpaMemory(), metrics, 2, 2, 0.0)[0].replicas == 5
 
 
-def test_minimum_and_maximum_come_before_the_metrics():
+def test_minimum_and_maximum_have_priority_over_the_metrics():
     assert one(HpaSpec(max_replicas=3), None, current=5)[0].replicas == 3
     assert one(HpaSpec(max_replicas=9, min_replicas=2), None, current=1)[0].replicas == 2
 
 
-def test_the_maximum_and_the_minimum_say_so():
+def test_outcome_limited_by_maximum_or_minimum_names_the_limit():
     up, _ = one(HpaSpec(max_replicas=5, behavior=EXACT), 9.0, current=3)
     down, _ = one(HpaSpec(max_replicas=5, min_replicas=2, behavior=EXACT), 0.0, current=3)
     assert (up.replicas, up.proposed, up.limit, up.why) == (5, 9, Limit.MAX, "limited to 5 by maxReplicas")
     assert (down.replicas, down.limit, down.why) == (2, Limit.MIN, "raised to 2 by minReplicas")
 
 
-def test_the_default_behavior_adds_four_pods_or_doubles_every_15_seconds():
+def test_default_behavior_adds_four_pods_or_doubles_every_15_seconds():
     assert run(HpaSpec(max_replicas=100, behavior=HpaBehavior()), 100.0, current=1, syncs=5) == [5, 10, 20, 40, 80]
 
 
-def test_without_behavior_the_replicas_double_or_reach_four():
+def test_replicas_without_behavior_double_or_reach_four():
     assert run(HpaSpec(max_replicas=100), 100.0, current=1, syncs=6) == [4, 8, 16, 32, 64, 100]
 
 
-def test_ten_percent_of_72_is_8_pods_because_the_rest_is_cut_off():
+def test_ten_percent_of_72_removes_8_pods_because_the_result_is_truncated():
     # The documentation's example: 80 replicas towards 10, at most 10 % or 4 pods a minute, whichever is more.
     down = ScalingRules((ScalingPolicy(PODS, 4, 60.0), ScalingPolicy(PERCENT, 10, 60.0)), window_s=0.0)
     memory, current, replicas = HpaMemory(), 80, []
@@ -162,7 +163,7 @@ def test_select_min_takes_the_smaller_change_and_disabled_none():
         assert "disabled" in outcome.why
 
 
-def test_what_was_added_in_the_period_counts_against_the_limit():
+def test_pods_added_in_the_period_count_against_the_limit():
     spec = HpaSpec(max_replicas=100, behavior=HpaBehavior(up=ScalingRules((ScalingPolicy(PERCENT, 100, 60.0),), 0.0)))
     first, memory = one(spec, 50.0, 3)
     second, memory = one(spec, 50.0, first.replicas, memory, now=30.0)
@@ -171,7 +172,7 @@ def test_what_was_added_in_the_period_counts_against_the_limit():
     assert second.why == "limited to +100 % per 60 s"
 
 
-def test_what_was_removed_in_the_period_may_come_back_on_top():
+def test_pods_removed_in_the_period_may_return_on_top_of_the_limit():
     # 10 went to 6 ten seconds ago: the period began with 10, so +100 % is 20, not 12.
     memory = HpaMemory(recommended=(), removed=(TimedReplicas(90.0, 4),))
     spec = HpaSpec(max_replicas=100, behavior=HpaBehavior(up=ScalingRules((ScalingPolicy(PERCENT, 100, 60.0),), 0.0)))
@@ -179,8 +180,8 @@ def test_what_was_removed_in_the_period_may_come_back_on_top():
 
 
 @pytest.mark.parametrize("behavior", [None, HpaBehavior()])
-def test_down_waits_until_the_highest_of_five_minutes_has_left_the_window(behavior):
-    spec, memory, current, went_down_at = HpaSpec(max_replicas=20, behavior=behavior), HpaMemory(), 5, None
+def test_scale_down_waits_until_the_highest_recommendation_has_left_the_window(behavior):
+    spec, memory, current, scaled_down_at = HpaSpec(max_replicas=20, behavior=behavior), HpaMemory(), 5, None
     for sync in range(40):
         now = 15.0 * sync
         outcome, memory = one(spec, 10.0 if sync == 0 else 5.0, current, memory, now)
@@ -188,14 +189,14 @@ def test_down_waits_until_the_highest_of_five_minutes_has_left_the_window(behavi
             assert outcome.limit is Limit.STABILISED
             assert outcome.why == "stabilised at 10 for 285 s more"
         if outcome.replicas < current:
-            went_down_at = now
+            scaled_down_at = now
             break
         current = outcome.replicas
     # `behavior` looks at marks younger than the window, the legacy path at those not older than it.
-    assert went_down_at == (315.0 if behavior is None else 300.0)
+    assert scaled_down_at == (315.0 if behavior is None else 300.0)
 
 
-def test_an_up_window_waits_for_the_lowest():
+def test_scale_up_window_waits_for_the_lowest_recommendation():
     spec = HpaSpec(max_replicas=20, behavior=HpaBehavior(up=ScalingRules((ScalingPolicy(PERCENT, 100, 15.0),), 60.0)))
     outcomes, memory = [], HpaMemory()
     for sync in range(6):
@@ -205,8 +206,8 @@ def test_an_up_window_waits_for_the_lowest():
     assert outcomes[1].why == "stabilised at 4 for 45 s more"
 
 
-def test_the_first_sync_counts_what_it_found_as_a_recommendation():
-    # A controller that restarts beside 9 replicas does not take 8 of them away at once.
+def test_first_sync_counts_the_current_replicas_as_a_recommendation():
+    # A controller that restarts while 9 replicas run does not remove 8 of them at once.
     outcome, _ = one(HpaSpec(max_replicas=20), 1.0, 9)
     assert (outcome.replicas, outcome.limit) == (9, Limit.STABILISED)
 
@@ -222,7 +223,7 @@ RULES = st.builds(ScalingRules, POLICIES, st.sampled_from([0.0, 30.0, 300.0]), s
 
 @settings(max_examples=60, deadline=None)
 @given(VALUES, st.one_of(st.none(), st.builds(HpaBehavior, RULES, RULES)), st.integers(1, 60))
-def test_replicas_stay_in_bounds_and_an_error_never_takes_one_away(values, behavior, start):
+def test_replicas_stay_in_bounds_and_an_error_never_removes_one(values, behavior, start):
     spec, memory, current = HpaSpec(max_replicas=50, min_replicas=2, behavior=behavior), HpaMemory(), start
     for sync, value in enumerate(values):
         outcome, memory = one(spec, value, current, memory, 15.0 * sync)

@@ -1,4 +1,4 @@
-"""External metrics of type Value: the ratio times the ready pods, and what starting pods do to it."""
+"""External metrics of type Value: replicas are the ratio times the ready pods; starting pods do not count."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def outcome(value, target, current, ready=None, spec=SPEC):
         (8.6, 8.888, 3, 3),  # 0.968 is inside the tolerance
     ],
 )
-def test_the_replicas_are_the_ratio_times_what_is_ready(value, target, current, expected):
+def test_replicas_are_the_ratio_times_the_ready_pods(value, target, current, expected):
     assert outcome(value, target, current).replicas == expected
 
 
-def test_pods_that_start_count_for_nothing_outside_the_tolerance():
-    # 1.25 of 4, though there are 8.
+def test_starting_pods_do_not_count_outside_the_tolerance():
+    # 1.25 times the 4 ready pods, not times all 8.
     assert outcome(100.0, 80.0, 8, ready=4).proposed == 5
     assert outcome(100.0, 80.0, 8, ready=8).proposed == 10
 
 
-def test_inside_the_tolerance_it_is_the_replicas_ready_or_not():
+def test_replicas_inside_the_tolerance_stay_ready_or_not():
     inside = outcome(84.0, 80.0, 8, ready=4)
     assert (inside.replicas, inside.limit) == (8, Limit.TOLERANCE)
     assert inside.why == "within tolerance: 84 is within ±10 % of 80"
     assert outcome(80.0, 80.0, 8, ready=4).replicas == 8
 
 
-def test_zero_asks_for_none_and_the_minimum_stands():
+def test_value_of_zero_is_limited_by_the_minimum():
     assert outcome(0.0, 80.0, 3).limit is Limit.MIN
 
 
 @pytest.mark.parametrize("missing", [None, math.nan])
-def test_an_error_keeps_the_replicas(missing):
+def test_error_keeps_the_replicas(missing):
     assert outcome(missing, 80.0, 4).limit is Limit.ERROR

@@ -1,4 +1,4 @@
-"""Replicas in one event loop, over real TLS: each with a clock of its own that a test sets, and one Lease."""
+"""Runs replicas in one event loop over real TLS: each has its own clock, which the test sets; all share one Lease."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -20,14 +20,14 @@ TICK_S = 1.0
 
 
 class World:
-    """The present, which each replica's clock shows in its own way."""
+    """Holds the present; each replica's clock shows it with its own offset."""
 
     def __init__(self):
         self.now = 1000.0
 
 
 class OffsetClock:
-    """Speaks `exporter.clock.Clock`. Nobody waits: a sleep is noted, and over."""
+    """Implements `exporter.clock.Clock`. A sleep is recorded and ends at once."""
 
     def __init__(self, world, offset_s):
         self._world, self.offset_s, self.slept = world, offset_s, []
@@ -41,21 +41,21 @@ class OffsetClock:
 
 
 class OneLease:
-    """Speaks `exporter.kubernetes.leases.Leases`. trouble: an ApiFailure that everybody gets."""
+    """Implements `exporter.kubernetes.leases.Leases`. failure: an ApiFailure that every call raises."""
 
     def __init__(self):
-        self.lease_now, self.trouble, self._versions = None, None, 0
+        self.lease_now, self.failure, self._versions = None, None, 0
         self.writes, self.looks = [], 0
 
     async def lease(self, namespace, name):
         self.looks += 1
-        if self.trouble:
-            raise self.trouble
+        if self.failure:
+            raise self.failure
         return self.lease_now
 
     async def write_lease(self, namespace, name, lease):
-        if self.trouble:
-            raise self.trouble
+        if self.failure:
+            raise self.failure
         if lease.version != (self.lease_now.version if self.lease_now else ""):
             raise ApiFailure(409, "the object has been modified")
         self._versions += 1
@@ -65,7 +65,7 @@ class OneLease:
 
 
 class Pki:
-    """An authority, and files that it signed."""
+    """Holds a certificate authority and writes the files that it signed."""
 
     def __init__(self, folder):
         self.folder, self.ca = folder, trustme.CA()
@@ -81,14 +81,14 @@ class Pki:
 
 
 class Peer:
-    """One replica's publisher, elector, server and follower. states: (state, clock offset) that the follower got;
-    asked_of: workloads of each requested state; failed: kind of failure of each request, None without one.
+    """Holds one replica's publisher, elector, server and follower. states: (state, clock offset) of each response;
+    requested: workloads of each requested state; failed: kind of failure of each request, None without one.
     """
 
     def __init__(self, name, world, leases, files, offset_s, workloads):
         self.name, self.clock, self.files = name, OffsetClock(world, offset_s), files
         self.publisher = Publisher(WorkloadKey("ai", each) for each in workloads)
-        self.states, self.asked_of, self.failed, self.problems, self.tls_problems = [], [], [], [], []
+        self.states, self.requested, self.failed, self.problems, self.tls_problems = [], [], [], [], []
         self.delay_s = 0.0
         self._leases = leases
         self.server = BoardServer(
@@ -127,22 +127,22 @@ class Peer:
         )
 
     def decide(self, **replicas):
-        """A sweep that changed these."""
+        """Publishes a sweep that changed these workloads."""
         now = self.clock.now()
         self.publisher.publish([decided(name, number, now) for name, number in replicas.items()], at=now)
 
     @property
-    def answers(self):
+    def replicas(self):
         return {key.name: each.replicas for key, each in self.publisher.board.decisions.items()}
 
-    async def ask(self):
-        """One question, and what it brought: None, or the kind of failure."""
+    async def poll(self):
+        """Polls once. Returns the kind of failure, or None."""
         async with self.follower.session() as session:
             await self.follower.poll(session)
         return self.failed[-1] if self.failed else None
 
     def _state(self, workloads):
-        self.asked_of.append(None if workloads is None else {key.name for key in workloads})
+        self.requested.append(None if workloads is None else {key.name for key in workloads})
         return lambda: b"all of it" if workloads is None else b"some of it"
 
     async def _take_state(self, state, offset_s):
@@ -171,21 +171,21 @@ def pki(tmp_path):
 
 @pytest.fixture
 async def peer(world, leases, pki):
-    """`await peer("a", offset_s=300.0)`: one that listens, and has looked at no Lease yet."""
+    """`await peer("a", offset_s=300.0)`: a replica that listens and has not yet read the Lease."""
     async with AsyncExitStack() as stack:
 
-        async def made(name, *, offset_s=0.0, files=None, workloads=("chat", "code")):
+        async def start(name, *, offset_s=0.0, files=None, workloads=("chat", "code")):
             one = Peer(name, world, leases, files or pki.files(name), offset_s, workloads)
             await one.start()
             stack.push_async_callback(one.server.stop)
             return one
 
-        yield made
+        yield start
 
 
 @pytest.fixture
 async def pair(peer):
-    """A leader that has decided, 5 minutes ahead of a follower that has decided otherwise."""
+    """A leader and a follower with different decisions; the leader's clock is 5 minutes ahead."""
     leader, follower = await peer("a", offset_s=300.0), await peer("b")
     leader.decide(chat=3, code=0)
     follower.decide(chat=7, code=7)

@@ -1,4 +1,4 @@
-"""A Decision survives the wire, whatever a neighbouring version adds or leaves out."""
+"""A Decision survives the wire, whatever fields the neighbouring versions add or omit."""
 
 import json
 from dataclasses import fields
@@ -16,7 +16,7 @@ TEXT = st.text(max_size=8)
 
 
 def numbers(cls):
-    """For its fields that are numbers; the others are inferred from their types, so that one that is added is tried."""
+    """Returns strategies for the numeric fields. Hypothesis infers all other fields, so that a new field is tested."""
     optional = {each.name: "None" in each.type for each in fields(cls) if each.type.startswith("float")}
     return {name: st.none() | NUMBER if maybe else NUMBER for name, maybe in optional.items()}
 
@@ -37,7 +37,7 @@ DECISIONS = REPLICAS.flatmap(
 
 
 def sent(decision, **more):
-    """Its document, as it comes off the wire."""
+    """Returns the decision's document after JSON encoding and decoding."""
     return json.loads(json.dumps(decision.to_document() | more))
 
 
@@ -59,17 +59,17 @@ def test_fields_of_a_newer_version_are_ignored(decision, news):
 def test_fields_missing_in_an_older_version_take_their_defaults(decision, data):
     blank = Decision(decision.workload, decision.replicas, decision.active, decision.reason, decision.decided_at)
     document, needed = sent(decision), {"workload", "replicas", "active", "reason", "decided_at"}
-    unsaid = data.draw(st.sets(st.sampled_from(sorted(document.keys() - needed))))
-    got = Decision.from_document({key: value for key, value in document.items() if key not in unsaid})
+    absent = data.draw(st.sets(st.sampled_from(sorted(document.keys() - needed))))
+    decoded = Decision.from_document({key: value for key, value in document.items() if key not in absent})
     for key in document:
-        assert getattr(got, key) == getattr(blank if key in unsaid else decision, key)
+        assert getattr(decoded, key) == getattr(blank if key in absent else decision, key)
 
 
 @pytest.mark.parametrize(("replicas", "reason"), [(3, "serving"), (0, "asleep"), (None, "unknown")])
 def test_unknown_reason_costs_the_reason_and_not_the_decision(replicas, reason):
     decision = Decision(WorkloadKey("ai", "chat"), replicas, replicas != 0, Reason.HELD, 1000.0)
-    got = Decision.from_document(sent(decision, reason="full_moon"))
-    assert (got.replicas, got.active, str(got.reason)) == (replicas, replicas != 0, reason)
+    decoded = Decision.from_document(sent(decision, reason="full_moon"))
+    assert (decoded.replicas, decoded.active, str(decoded.reason)) == (replicas, replicas != 0, reason)
 
 
 @pytest.mark.parametrize(

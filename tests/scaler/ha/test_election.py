@@ -1,4 +1,4 @@
-"""At most one replica leads, and soon one leads again: the rules of the election, on clocks that differ."""
+"""Leader election: at most one replica leads, and another one takes over soon, although their clocks differ."""
 
 import pytest
 from hypothesis import given
@@ -14,17 +14,17 @@ def candidate(name):
     return Election(name, f"{name}:8444", TERMS)
 
 
-def writes(election, now, delay_s=0.0):
-    """It writes what it wants, and the API takes it."""
-    wanted = propose(election, now, delay_s)
-    assert wanted is not None
-    return confirm(election, wanted._replace(version=f"after {wanted.version}"), now, now)
+def write_lease(election, now, delay_s=0.0):
+    """The candidate writes its proposed Lease, and the API accepts it."""
+    proposed = propose(election, now, delay_s)
+    assert proposed is not None
+    return confirm(election, proposed._replace(version=f"after {proposed.version}"), now, now)
 
 
 def test_replica_creates_a_missing_lease_and_leads_at_once():
     a = observe(candidate("a"), None, 100.0)
     assert propose(a, 100.0) == Lease("a", "a:8444", 15.0, 100.0, 100.0, 0, "")
-    a = writes(a, 100.0)
+    a = write_lease(a, 100.0)
     assert (holds(a), leads(a, 100.0), leader(a)) == (True, True, None)
 
 
@@ -52,25 +52,25 @@ def test_label_on_a_lease_is_no_renewal():
 
 
 def test_holder_without_renewal_stops_leading_before_another_may_lead():
-    a = writes(observe(candidate("a"), None, 100.0), 100.0)
+    a = write_lease(observe(candidate("a"), None, 100.0), 100.0)
     assert [leads(a, now) for now in (100.0, 109.9, 110.0)] == [True, True, False]
     assert TERMS.renew_s < TERMS.lease_s
 
 
 def test_leader_that_followers_poll_continues_to_lead():
-    a = writes(observe(candidate("a"), None, 100.0), 100.0)
+    a = write_lease(observe(candidate("a"), None, 100.0), 100.0)
     assert leads(a, 400.0, followed_at=398.0, followed_s=3.0)
     assert not leads(a, 401.0, followed_at=398.0, followed_s=3.0)
 
 
 def test_leader_that_reads_another_holder_stops_leading_although_followers_poll():
-    a = writes(observe(candidate("a"), None, 100.0), 100.0)
+    a = write_lease(observe(candidate("a"), None, 100.0), 100.0)
     a = observe(a, Lease("b", "b:8444", 15.0, 1.0, 1.0, 1, "9"), 101.0)
     assert not leads(a, 101.0, followed_at=101.0, followed_s=3.0)
 
 
 def test_released_lease_is_taken_at_once():
-    a = writes(observe(candidate("a"), None, 100.0), 100.0)
+    a = write_lease(observe(candidate("a"), None, 100.0), 100.0)
     b = observe(candidate("b"), propose_release(a, 101.0), 101.5)
     assert leader(b) is None
     assert propose(b, 101.5).transitions == 1
@@ -98,7 +98,7 @@ def test_restarted_process_of_the_same_pod_does_not_inherit_the_lease():
 
 
 class Api:
-    """The Lease. A write succeeds if it names the present version."""
+    """Holds the Lease. A write succeeds if it has the current version."""
 
     def __init__(self):
         self.lease, self._versions = None, 0
@@ -113,9 +113,9 @@ class Api:
 
 EVENTS = st.lists(
     st.tuples(
-        st.integers(0, 2),  # whose turn it is
+        st.integers(0, 2),  # index of the replica
         st.floats(0.1, 8.0),  # seconds that pass before
-        st.sampled_from(["reads", "writes", "writes and does not hear of it"]),
+        st.sampled_from(["reads", "writes", "writes and gets no response"]),
     ),
     max_size=60,
 )
@@ -131,24 +131,24 @@ def test_there_is_never_more_than_one_leader_whatever_the_clocks(events, skews):
         if does == "reads":
             replicas[index] = observe(replicas[index], api.lease, local)
         else:
-            wanted = propose(replicas[index], local)
-            taken = api.write(wanted) if wanted is not None else None
-            if taken is not None and does == "writes":
-                replicas[index] = confirm(replicas[index], taken, local, local)
+            proposed = propose(replicas[index], local)
+            written = api.write(proposed) if proposed is not None else None
+            if written is not None and does == "writes":
+                replicas[index] = confirm(replicas[index], written, local, local)
         leading = [each.me for each, skew in zip(replicas, skews, strict=True) if leads(each, now + skew)]
         assert len(leading) <= 1
 
 
 @pytest.mark.parametrize("skew", [-300.0, 0.0, 300.0])
-def test_another_replica_leads_within_a_lease_and_a_retry_of_a_failure(skew):
+def test_another_replica_leads_within_lease_and_retry_after_a_failure(skew):
     api, now = Api(), 1e7
     a, b = candidate("a"), candidate("b")
     a = confirm(a, api.write(propose(observe(a, None, now), now)), now, now)
     lost, now = now, now + 0.5
     while not leads(b, now + skew):
         b = observe(b, api.lease, now + skew)
-        if (wanted := propose(b, now + skew)) is not None:
-            b = confirm(b, api.write(wanted), now + skew, now + skew)
+        if (proposed := propose(b, now + skew)) is not None:
+            b = confirm(b, api.write(proposed), now + skew, now + skew)
         else:
             now += TERMS.retry_s
     assert TERMS.lease_s <= now - lost <= TERMS.lease_s + TERMS.retry_s + 0.5

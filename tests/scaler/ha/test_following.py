@@ -1,4 +1,4 @@
-"""A follower publishes the leader's Board over real TLS, whatever the clocks, and only while the leader lives."""
+"""A follower publishes the leader's Board over real TLS, whatever the clocks, and only while the leader runs."""
 
 import asyncio
 import gzip
@@ -24,104 +24,104 @@ SERVER = "tidegate.tidegate.svc"
 
 async def test_follower_copies_the_whole_board_and_then_its_changes(pair):
     leader, follower = pair
-    assert await follower.ask() is None
-    assert follower.answers == {"chat": 3, "code": 0}
+    assert await follower.poll() is None
+    assert follower.replicas == {"chat": 3, "code": 0}
     leader.decide(chat=4)
-    assert await follower.ask() is None
-    assert follower.answers == {"chat": 4, "code": 0}
+    assert await follower.poll() is None
+    assert follower.replicas == {"chat": 4, "code": 0}
     leader.decide()
-    assert await follower.ask() is None
-    # State comes with it: of all workloads, then of the changed one, then none.
-    assert leader.asked_of == [None, {"chat"}]
+    assert await follower.poll() is None
+    # State is sent with the Board: of all workloads, then of the changed one, then none.
+    assert leader.requested == [None, {"chat"}]
     assert [state for state, _ in follower.states] == [b"all of it", b"some of it"]
 
 
 async def test_times_are_shifted_to_the_followers_clock(world, pair):
     _, follower = pair
     world.now += 2.0
-    assert await follower.ask() is None
+    assert await follower.poll() is None
     entry = follower.publisher.get(CHAT)
     assert (entry.decided_at, entry.measured_at, follower.publisher.board.at) == (1000.0, 999.0, 1000.0)
     assert [offset for _, offset in follower.states] == [-300.0]
 
 
-async def test_leaders_board_counts_for_three_ticks_and_then_the_own_board(world, pair):
+async def test_leaders_board_counts_for_three_ticks_and_then_the_followers_own(world, pair):
     _, follower = pair
-    await follower.ask()
-    for later, answers in ((3.0, {"chat": 3, "code": 0}), (0.1, {"chat": 7, "code": 7})):
+    await follower.poll()
+    for later, replicas in ((3.0, {"chat": 3, "code": 0}), (0.1, {"chat": 7, "code": 7})):
         world.now += later
         follower.follower.settle(world.now)
-        assert follower.answers == answers
+        assert follower.replicas == replicas
 
 
 async def test_leader_whose_ticks_fail_is_not_followed(world, pair):
     _, follower = pair
     world.now += 3.1
-    assert await follower.ask() == "stale"
-    assert follower.answers == {"chat": 7, "code": 7}
+    assert await follower.poll() == "stale"
+    assert follower.replicas == {"chat": 7, "code": 7}
 
 
 async def test_late_response_is_ignored(world, pair):
     leader, follower = pair
 
     def frozen(_workloads):
-        world.now += 300.0  # the machine stood still between the question and the answer
+        world.now += 300.0  # the machine was suspended between request and response
         return lambda: b""
 
     leader.server._state = frozen
-    assert await follower.ask() == "late"
-    assert follower.answers == {"chat": 7, "code": 7}
+    assert await follower.poll() == "late"
+    assert follower.replicas == {"chat": 7, "code": 7}
     assert follower.follower.copy == Copy()
 
 
 async def test_new_leader_sends_the_whole_board(peer, pair):
     leader, follower = pair
-    await follower.ask()
+    await follower.poll()
     await leader.elector.release()
     other = await peer("c")
     other.decide(chat=5, code=5)
     await other.elector.update()
     await follower.elector.update()
-    assert await follower.ask() is None
-    assert (follower.answers, other.asked_of) == ({"chat": 5, "code": 5}, [None])
+    assert await follower.poll() is None
+    assert (follower.replicas, other.requested) == ({"chat": 5, "code": 5}, [None])
 
 
 async def test_changes_since_another_version_are_refused_and_the_whole_board_is_requested(pair, monkeypatch):
     leader, follower = pair
-    await follower.ask()
+    await follower.poll()
     leader.decide(chat=4)
     with monkeypatch.context() as fault:
         fault.setattr(servers, "encode", lambda frame: encode(replace(frame, since=frame.since - 1)))
-        assert await follower.ask() == "gap"
-    assert await follower.ask() is None
-    assert (follower.answers, leader.asked_of) == ({"chat": 4, "code": 0}, [None, {"chat"}, None])
+        assert await follower.poll() == "gap"
+    assert await follower.poll() is None
+    assert (follower.replicas, leader.requested) == ({"chat": 4, "code": 0}, [None, {"chat"}, None])
 
 
 async def test_replica_that_does_not_lead_responds_so_at_once(pair, leases):
     leader, follower = pair
     await leader.elector.release()
-    assert await follower.ask() == "not_leading"
+    assert await follower.poll() == "not_leading"
 
 
 async def test_fresh_board_counts_even_if_its_leader_steps_down(world, pair):
     leader, follower = pair
-    await follower.ask()
+    await follower.poll()
     await leader.elector.release()
-    assert await follower.ask() == "not_leading"
-    assert follower.answers == {"chat": 3, "code": 0}, "another may have taken its place by then"
+    assert await follower.poll() == "not_leading"
+    assert follower.replicas == {"chat": 3, "code": 0}, "another replica may lead by then"
     world.now += 3.1
     follower.follower.settle(world.now)
-    assert follower.answers == {"chat": 7, "code": 7}
+    assert follower.replicas == {"chat": 7, "code": 7}
 
 
 async def test_new_leader_publishes_its_own_board_at_once(pair):
     leader, follower = pair
-    await follower.ask()
+    await follower.poll()
     await leader.elector.release()
     await follower.elector.update()
-    assert await follower.ask() is None
+    assert await follower.poll() is None
     assert follower.elector.leads(follower.clock.now())
-    assert follower.answers == {"chat": 7, "code": 7}
+    assert follower.replicas == {"chat": 7, "code": 7}
 
 
 async def test_leader_of_the_next_version_is_followed(pair, monkeypatch):
@@ -136,8 +136,8 @@ async def test_leader_of_the_next_version_is_followed(pair, monkeypatch):
         return json.dumps(document).encode() + b"\n" + state
 
     monkeypatch.setattr(servers, "encode", newer)
-    assert await follower.ask() is None
-    assert follower.answers == {"chat": 3, "code": 0}
+    assert await follower.poll() is None
+    assert follower.replicas == {"chat": 3, "code": 0}
 
 
 async def test_leader_of_the_previous_version_is_followed(pair, monkeypatch):
@@ -151,15 +151,15 @@ async def test_leader_of_the_previous_version_is_followed(pair, monkeypatch):
         return json.dumps(document).encode() + b"\n" + state
 
     monkeypatch.setattr(servers, "encode", older)
-    assert await follower.ask() is None
-    assert follower.answers == {"chat": 3, "code": 0}
+    assert await follower.poll() is None
+    assert follower.replicas == {"chat": 3, "code": 0}
 
 
 async def test_unknown_format_is_not_followed(pair, monkeypatch):
     _, follower = pair
     monkeypatch.setattr(servers, "encode", lambda _frame: b'{"format": 2}\n')
-    assert await follower.ask() == "bad_frame"
-    assert follower.answers == {"chat": 7, "code": 7}
+    assert await follower.poll() == "bad_frame"
+    assert follower.replicas == {"chat": 7, "code": 7}
 
 
 @pytest.mark.parametrize("certificate", ["KEDA", "none", "another authority"])
@@ -173,15 +173,15 @@ async def test_client_without_a_peer_certificate_gets_no_board(pair, pki, certif
         context = context._present.__class__(context._present.protocol)
         context.load_verify_locations(files.ca)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
-        ask = session.get(f"https://{leader.address}{PATH}", server_hostname="tidegate.tidegate.svc")
+        request = session.get(f"https://{leader.address}{PATH}", server_hostname="tidegate.tidegate.svc")
         if certificate == "KEDA":
-            async with ask as response:
+            async with request as response:
                 body = await response.text()
             assert (response.status, body) == (403, "the certificate is not for tidegate.tidegate.svc\n")
         else:
             with pytest.raises(aiohttp.ClientError):
-                await ask
-    assert leader.asked_of == []
+                await request
+    assert leader.requested == []
 
 
 async def test_server_with_another_name_is_refused(peer, pki):
@@ -191,18 +191,18 @@ async def test_server_with_another_name_is_refused(peer, pki):
     follower.decide(chat=7)
     await leader.elector.update()
     await follower.elector.update()
-    assert await follower.ask() == "connection"
-    assert follower.answers == {"chat": 7}
+    assert await follower.poll() == "connection"
+    assert follower.replicas == {"chat": 7}
 
 
 async def test_both_sides_use_rotated_certificates(pair, pki):
     _, follower = pair
-    assert await follower.ask() is None
+    assert await follower.poll() is None
     new = trustme.CA()
     pki.files("a", ca=new)
-    assert await follower.ask() == "connection"
+    assert await follower.poll() == "connection"
     pki.files("b", ca=new)
-    assert await follower.ask() is None
+    assert await follower.poll() is None
 
 
 @pytest.mark.parametrize("query", ["version=x", "at=noon", "wait=long"])
@@ -216,21 +216,21 @@ async def test_invalid_query_is_refused(pair, query):
 
 async def test_api_server_failure_and_recovery_are_each_reported_once(pair, leases):
     leader, _ = pair
-    leases.trouble = ApiFailure(None, "get lease: no answer within 5 s")
+    leases.failure = ApiFailure(None, "get lease: no answer within 5 s")
     for _ in range(3):
         await leader.elector.update()
-    leases.trouble = None
+    leases.failure = None
     for _ in range(3):
         await leader.elector.update()
     assert leader.problems == ["get lease: no answer within 5 s", None]
 
 
-async def test_conflict_on_the_lease_is_no_problem_and_its_loser_follows(peer, leases):
+async def test_conflict_on_the_lease_is_no_problem_and_the_loser_follows(peer, leases):
     one, other = await peer("a"), await peer("b")
-    seen = await leases.lease("tidegate", "tidegate")
-    assert seen is None
+    before = await leases.lease("tidegate", "tidegate")
+    assert before is None
     await one.elector.update()
-    # The other had looked before the first one wrote.
+    # The other replica read the Lease before the first one wrote it.
     real, leases.lease = leases.lease, lambda namespace, name: none()
     await other.elector.update()
     leases.lease = real
@@ -257,14 +257,14 @@ async def none():
 
 async def test_lease_is_released_also_during_a_renewal(pair, leases, monkeypatch):
     leader, _ = pair
-    arrived, answers = asyncio.Event(), asyncio.Event()
+    arrived, response = asyncio.Event(), asyncio.Event()
     write_lease = leases.write_lease
 
     async def slow(namespace, name, lease):
         written = await write_lease(namespace, name, lease)
         if lease.holder:
             arrived.set()
-            await answers.wait()  # the API server has taken it, and the response is still on its way
+            await response.wait()  # the API server has written it, and the response is still on its way
         return written
 
     monkeypatch.setattr(leases, "write_lease", slow)
@@ -273,27 +273,27 @@ async def test_lease_is_released_also_during_a_renewal(pair, leases, monkeypatch
         await arrived.wait()
         tasks.create_task(leader.elector.release())
         await asyncio.sleep(0)
-        answers.set()
+        response.set()
     assert leases.lease_now.holder == ""
 
 
 async def test_board_dated_in_the_future_is_not_followed(world, pair):
     leader, follower = pair
     leader.publisher.publish([], at=leader.clock.now() + 1e6)
-    assert await follower.ask() == "bad_frame"
-    assert follower.answers == {"chat": 7, "code": 7}
+    assert await follower.poll() == "bad_frame"
+    assert follower.replicas == {"chat": 7, "code": 7}
 
 
 async def test_board_becomes_stale_also_if_the_followers_clock_is_set_back(world, pair):
     _, follower = pair
-    await follower.ask()
+    await follower.poll()
     world.now -= 3600.0
     follower.follower.settle(follower.clock.now())
-    assert follower.answers == {"chat": 7, "code": 7}
+    assert follower.replicas == {"chat": 7, "code": 7}
 
 
-class Forged:
-    """A leader that answers whatever a test says: chunks of a body without end, and how many were sent."""
+class EndlessBody:
+    """A leader that responds with an endless body. sent: number of chunks sent."""
 
     def __init__(self, chunk, *, status=200, headers=()):
         self.chunk, self.status, self.headers, self.sent = chunk, status, dict(headers), 0
@@ -315,16 +315,16 @@ MANY = 10_000
 async def test_endless_response_is_not_read_to_its_end(pair, monkeypatch, status, failure):
     monkeypatch.setattr(followers, "LARGEST_FRAME_BYTES", 2**20)
     leader, follower = pair
-    leader.server._answer_one = forged = Forged(bytes(2**16), status=status)
-    assert await follower.ask() == failure
-    assert forged.sent < 1000, "what the sockets on the way hold, of 655 MB"
-    assert follower.answers == {"chat": 7, "code": 7}
+    leader.server._answer_one = endless = EndlessBody(bytes(2**16), status=status)
+    assert await follower.poll() == failure
+    assert endless.sent < 1000, "of 655 MB, only what the sockets buffer is sent"
+    assert follower.replicas == {"chat": 7, "code": 7}
 
 
 async def test_response_that_announces_too_many_bytes_is_not_read(pair, monkeypatch):
     monkeypatch.setattr(followers, "LARGEST_FRAME_BYTES", 1000)
     _, follower = pair
-    assert await follower.ask() == "too_large"
+    assert await follower.poll() == "too_large"
 
 
 async def test_compressed_response_is_not_inflated(pair):
@@ -337,7 +337,7 @@ async def test_compressed_response_is_not_inflated(pair):
             return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
         leader.server._answer_one = answer
-        assert await follower.ask() == "bad_frame"
+        assert await follower.poll() == "bad_frame"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -356,7 +356,7 @@ async def test_body_of_a_request_is_not_read(pair, method):
         with suppress(aiohttp.ClientError):
             async with session.request(method, url, data=endless(), server_hostname=SERVER) as response:
                 assert response.status in {405, 413}
-    assert sent < 1000, "what the sockets on the way hold, of 655 MB"
+    assert sent < 1000, "of 655 MB, only what the sockets buffer is sent"
 
 
 async def test_concurrent_requests_are_bounded(pair, monkeypatch):
@@ -372,10 +372,10 @@ async def test_concurrent_requests_are_bounded(pair, monkeypatch):
 
     leader.server._answer_one = slow
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(follower.ask())
+        first = tasks.create_task(follower.poll())
         await begun.wait()
-        assert await follower.ask() == "http_503"
+        assert await follower.poll() == "http_503"
         release.set()
     assert first.result() is None
     leader.server._answer_one = answer_one
-    assert await follower.ask() is None
+    assert await follower.poll() is None

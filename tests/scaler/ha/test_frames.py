@@ -35,20 +35,20 @@ def frame_since(journal, since, *, epoch="e", now=1000.0):
     return decode(encode(frame))
 
 
-# What happens: a workload gets an entry, or has none any more; now and then the follower asks.
+# Each step: a workload gets a decision or loses it (None); if the third value is True, the follower polls.
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 9), st.booleans()), max_size=30)
 
 
 @given(STEPS)
 def test_follower_that_applies_changes_has_the_leaders_board(steps):
     journal, copy, entries = Journal(), Copy(), {}
-    for version, (name, replicas, asked) in enumerate(steps, 1):
+    for version, (name, replicas, polls) in enumerate(steps, 1):
         if replicas is None:
             entries.pop(name, None)
         else:
             entries[name] = decided(name, replicas)
         journal.record(board(version, *entries.values()))
-        if asked:
+        if polls:
             copy = apply(copy, frame_since(journal, copy.version if copy.epoch else None), 0.0)
             assert copy.decisions == journal.board.decisions
             assert copy.version == version

@@ -15,7 +15,7 @@ SOON_S = 20.0
 
 @pytest.fixture
 def hanging(monkeypatch):
-    """Look-ups of `*.hangs.test` block their thread until the test ends. hanging.hosts: those that do now."""
+    """Look-ups of `*.hangs.test` block their thread until the test ends. `hanging.hosts` are blocked now."""
     resolved, over = socket.getaddrinfo, threading.Event()
     over.hosts = []
 
@@ -56,9 +56,9 @@ def test_frame_is_answered_while_every_lookup_thread_hangs(hanging, world, lease
         await started(hanging, LOOKUPS)
 
         async with asyncio.timeout(SOON_S):
-            assert await follower.ask() is None
+            assert await follower.poll() is None
 
-        assert follower.answers == {"chat": 3}
+        assert follower.replicas == {"chat": 3}
         assert len(hanging.hosts) == LOOKUPS
         hanging.set()
         results = await asyncio.gather(*lookups, return_exceptions=True)

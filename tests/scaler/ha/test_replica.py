@@ -1,4 +1,4 @@
-"""One replica as the daemon uses it: its role, when it settles, and which failures cost nothing."""
+"""One replica as the daemon uses it: its role, when it becomes ready, and which failures are harmless."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ PATIENCE_S = 20.0  # never waited for: only says which await hung
 
 @pytest.fixture
 def replica(pki, leases, world, decision):
-    """`async with replica("b") as one:` that takes part; `one.publisher` is its own."""
+    """`async with replica("b") as one:` a running replica; `one.publisher` is its publisher."""
 
     @asynccontextmanager
     async def running(name, on_state=None):
@@ -35,10 +35,10 @@ def replica(pki, leases, world, decision):
             settings,
             publisher,
             tick_s=1.0,
-            clock=Turning(world),
+            clock=YieldingClock(world),
             environment={"POD_NAME": name},
             state=lambda workloads: lambda: b"the state",
-            on_state=on_state or nothing,
+            on_state=on_state or ignore_state,
             on_tls_problem=lambda problem: None,
         )
         one.publisher = publisher
@@ -54,8 +54,8 @@ def replica(pki, leases, world, decision):
     return running
 
 
-class Turning:
-    """A clock of the world. A sleep lets all other tasks run."""
+class YieldingClock:
+    """Shows the time of `world`. A sleep lets all other tasks run."""
 
     def __init__(self, world):
         self._world = world
@@ -67,14 +67,14 @@ class Turning:
         await asyncio.sleep(0.001)
 
 
-async def nothing(state, offset_s):
+async def ignore_state(state, offset_s):
     pass
 
 
-async def until(true):
+async def until(condition):
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            if true():
+            if condition():
                 return
             await asyncio.sleep(0.001)
 
@@ -116,7 +116,7 @@ async def test_replica_without_a_tick_does_not_poll_the_leader(replica, world, d
         assert (states, new.settled(world.now)) == ([], False)
         sweep(new, world, 7, decision)
         await until(lambda: new.settled(world.now))
-        assert states == [b"the state"], "the state arrives before the first answer"
+        assert states == [b"the state"], "the state must arrive before the first decision"
 
 
 async def test_new_replica_waits_for_the_leaders_board_before_it_settles(replica, world, leases, decision):
@@ -141,7 +141,7 @@ async def test_unreachable_leader_delays_readiness_by_at_most_five_seconds(repli
 
 
 async def test_unreachable_api_server_delays_readiness_by_at_most_five_seconds(replica, world, leases, decision):
-    leases.trouble = ApiFailure(None, "get lease: no answer")
+    leases.failure = ApiFailure(None, "get lease: no answer")
     async with replica("b") as new:
         sweep(new, world, 7, decision)
         assert not new.settled(world.now)
@@ -180,9 +180,9 @@ async def test_unreadable_state_costs_only_itself_and_is_logged_once(replica, wo
             for replicas in (4, 5, 6):
                 sweep(one, world, replicas, decision)
                 await until(
-                    lambda wanted=replicas: (
+                    lambda expected=replicas: (
                         other.publisher.board.decisions
-                        and other.publisher.get(decision("chat", 1).workload).replicas == wanted
+                        and other.publisher.get(decision("chat", 1).workload).replicas == expected
                     )
                 )
     logged_events = [each for each in logged if each["event"] == "leader state unreadable"]
@@ -191,5 +191,5 @@ async def test_unreadable_state_costs_only_itself_and_is_logged_once(replica, wo
 
 
 def expired_lease():
-    """A Lease whose holder is gone."""
+    """Returns a Lease whose holder no longer exists."""
     return Lease("gone_1", "127.0.0.1:1", 15.0, 1.0, 1.0)

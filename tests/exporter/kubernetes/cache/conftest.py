@@ -1,4 +1,4 @@
-"""A cluster fed with objects: `told(pod(…), deployment(…))`; all other resources are listed and empty."""
+"""Builds a cluster cache from objects: `apply(pod(…), deployment(…))`; all other resources are listed and empty."""
 
 import pytest
 
@@ -11,17 +11,17 @@ T0 = 1000.0
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
 
 
-def tell(cluster, *documents, now=T0, type="MODIFIED"):  # noqa: A002
+def apply_to(cluster, *documents, now=T0, type="MODIFIED"):  # noqa: A002
     for document in documents:
         cluster.apply(BY_KIND[document["kind"]], type, document, now)
 
 
-def forget(cluster, *documents, now=T0):
-    tell(cluster, *documents, now=now, type="DELETED")
+def delete_from(cluster, *documents, now=T0):
+    apply_to(cluster, *documents, now=now, type="DELETED")
 
 
 def empty():
-    """Everything has been listed, and there was nothing."""
+    """Returns a cache in which every resource is listed and empty."""
     cluster = Cluster(blind_s=BLIND_S)
     for resource in RESOURCES:
         cluster.replace(resource, None, [], T0)
@@ -35,21 +35,21 @@ def cluster():
 
 
 @pytest.fixture
-def told(cluster):
-    def tell_it(*documents, now=T0):
-        tell(cluster, *documents, now=now)
+def apply(cluster):
+    def apply_all(*documents, now=T0):
+        apply_to(cluster, *documents, now=now)
         return cluster
 
-    return tell_it
+    return apply_all
 
 
 @pytest.fixture
 def ref():
-    """`ref("Deployment", "chat")` in namespace ai."""
+    """`ref("Deployment", "chat")`: a Ref in namespace ai."""
     return lambda kind, name, namespace="ai": Ref(namespace, kind, name)
 
 
 @pytest.fixture
 def names():
-    """Names of pods, or None where they are not known."""
+    """`names(pods)`: the names of the pods. Returns None if the pods are unknown."""
     return lambda pods: None if pods is None else [pod.key.pod for pod in pods]

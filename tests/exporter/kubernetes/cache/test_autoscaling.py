@@ -1,4 +1,4 @@
-"""What HPAs and ScaledObjects say of how they scale, as Kubernetes and KEDA write it."""
+"""HPAs and ScaledObjects are decoded with their behavior, status and pauses, as Kubernetes and KEDA write them."""
 
 import pytest
 from hypothesis import given
@@ -49,7 +49,7 @@ def scaled(**more):
     return read(SCALEDOBJECTS, api.scaled_object("chat", **more))
 
 
-def test_an_hpa_says_how_fast_it_scales_and_by_what():
+def test_hpa_has_its_behavior_and_metrics():
     external = {
         "type": "External",
         "external": {
@@ -69,7 +69,7 @@ def test_an_hpa_says_how_fast_it_scales_and_by_what():
     )
 
 
-def test_an_hpa_reports_what_it_did_and_what_ails_it():
+def test_hpa_has_its_status_and_conditions():
     conditions = [
         {
             "type": "ScalingActive",
@@ -116,12 +116,12 @@ NO_TARGET = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale
     ],
     ids=["not synced", "no target", "no metric yet", "asleep", "to zero", "from zero", "without conditions"],
 )
-def test_an_hpa_wants_no_zero_that_it_has_not_worked_out(status, expected):
+def test_desired_zero_of_an_hpa_counts_only_if_it_was_computed(status, expected):
     record = hpa(status=status)
     assert (record.status.current, record.status.desired) == expected
 
 
-def test_a_scaled_object_says_how_keda_goes_about_it():
+def test_scaled_object_has_its_intervals_fallback_and_status():
     spec = {
         "pollingInterval": 10,
         "cooldownPeriod": 30,
@@ -144,12 +144,12 @@ def test_a_scaled_object_says_how_keda_goes_about_it():
     assert record.created_at == T
 
 
-def test_a_trigger_says_whether_the_hpa_hears_of_it_from_a_cache():
+def test_trigger_has_use_cached_metrics():
     triggers = [api.trigger(engine="vllm"), {**api.trigger(engine="vllm"), "useCachedMetrics": True}]
     assert [each.cached for each in scaled(triggers=triggers).triggers] == [False, True]
 
 
-def test_what_is_left_out_has_kedas_defaults():
+def test_missing_fields_have_kedas_defaults():
     record = scaled()
     assert (record.behavior, record.pace) == (None, Pace(30.0, 300.0, 0.0, None, Pauses()))
 
@@ -167,11 +167,11 @@ def test_what_is_left_out_has_kedas_defaults():
         ({"autoscaling.keda.sh/paused-replicas": "two"}, Pauses()),
     ],
 )
-def test_kedas_annotations_pause_as_keda_takes_them(annotations, expected):
+def test_pause_annotations_are_read_as_by_keda(annotations, expected):
     assert pauses(annotations) == expected
 
 
-def test_what_of_it_cannot_be_read_costs_nobody_the_object():
+def test_unreadable_fields_are_dropped_and_the_object_is_kept():
     record = hpa(spec={"behavior": {"scaleUp": {"tolerance": "a bit"}}}, status={"currentReplicas": "three"})
     assert (record.behavior, record.status, record.maximum) == (None, None, 10)
     other = scaled(spec={"advanced": {"horizontalPodAutoscalerConfig": []}, "pollingInterval": "often"}, status=None)
@@ -182,14 +182,14 @@ def test_what_of_it_cannot_be_read_costs_nobody_the_object():
     ("written", "expected"),
     [("0", 0.0), ("0.1", 0.1), ("100m", 0.1), (0.05, 0.05), ("50m", 0.05), ("5e-2", 0.05), (1, 1.0), ("70m", 0.07)],
 )
-def test_a_tolerance_is_a_quantity(written, expected):
+def test_tolerance_is_a_quantity(written, expected):
     assert hpa(spec={"behavior": {"scaleUp": {"tolerance": written}}}).behavior.up_tolerance == expected
 
 
-def test_a_status_that_moves_counts_nobody_anew(told):
-    cluster = told(api.hpa("h", target="chat"), api.scaled_object("chat"))
+def test_changed_status_does_not_change_the_registry(apply):
+    cluster = apply(api.hpa("h", target="chat"), api.scaled_object("chat"))
     assert cluster.take_changes().registry
-    told(
+    apply(
         api.hpa("h", target="chat", status={"currentReplicas": 5}),
         api.scaled_object("chat", status={"lastActiveTime": "2025-11-22T10:00:00Z"}),
     )
@@ -206,10 +206,10 @@ def test_a_status_that_moves_counts_nobody_anew(told):
     ],
     ids=["hpa", "scaled object"],
 )
-def test_a_behavior_that_changes_counts_everybody_anew(told, document):
-    cluster = told(api.hpa("h", target="chat"), api.scaled_object("chat"))
+def test_changed_behavior_changes_the_registry(apply, document):
+    cluster = apply(api.hpa("h", target="chat"), api.scaled_object("chat"))
     cluster.take_changes()
-    told(document)
+    apply(document)
     assert cluster.take_changes().registry
 
 
@@ -224,5 +224,5 @@ JSON = st.recursive(
 
 
 @given(spec=st.dictionaries(st.sampled_from(["behavior", "metrics"]), JSON), status=JSON)
-def test_nothing_that_anybody_writes_there_is_an_exception(spec, status):
+def test_no_field_value_raises_an_exception(spec, status):
     assert hpa(spec=spec, status=status).maximum == 10

@@ -1,4 +1,4 @@
-"""What is said to have moved: all that did, and nothing that did not."""
+"""The cache reports every object whose results changed, and no other."""
 
 import pytest
 from hypothesis import given
@@ -12,13 +12,13 @@ from exporter.kubernetes.resources import PODS, RESOURCES
 from exporter.model import Role, Target
 from tests.fakes import objects as api
 
-from .conftest import BLIND_S, BY_KIND, T0, empty, forget, tell
+from .conftest import BLIND_S, BY_KIND, T0, apply_to, delete_from, empty
 
 
 @pytest.fixture
-def chat(told):
-    """A Deployment with one pod, of which all is old news."""
-    cluster = told(
+def chat(apply):
+    """A Deployment with one pod, without pending changes."""
+    cluster = apply(
         api.deployment("chat"),
         api.replicaset("chat-7d", owner=("Deployment", "chat")),
         api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d")),
@@ -27,14 +27,14 @@ def chat(told):
     return cluster
 
 
-def test_a_pod_that_changes_moves_everything_above_it(chat, ref):
-    tell(chat, api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d"), ready=False))
+def test_changed_pod_changes_all_its_owners(chat, ref):
+    apply_to(chat, api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d"), ready=False))
     assert Changes(targets=frozenset({ref("ReplicaSet", "chat-7d"), ref("Deployment", "chat")})) == chat.take_changes()
     assert Changes() == chat.take_changes()
 
 
-def test_a_status_of_which_nothing_is_kept_moves_nothing(chat):
-    tell(
+def test_unused_status_fields_change_nothing(chat):
+    apply_to(
         chat,
         api.pod(
             "chat-7d-a", owner=("ReplicaSet", "chat-7d"), metadata={"resourceVersion": "9"}, status={"qosClass": "x"}
@@ -45,36 +45,36 @@ def test_a_status_of_which_nothing_is_kept_moves_nothing(chat):
     assert Changes() == chat.take_changes()
 
 
-def test_a_pod_that_goes_moves_those_it_belonged_to(chat, ref):
-    forget(chat, api.pod("chat-7d-a"))
+def test_deleted_pod_changes_its_owners(chat, ref):
+    delete_from(chat, api.pod("chat-7d-a"))
     assert ref("Deployment", "chat") in chat.take_changes().targets
 
 
-def test_a_pod_that_is_adopted_moves_both(chat, ref):
-    tell(chat, api.pod("chat-7d-a", owner=("StatefulSet", "s")))
+def test_adopted_pod_changes_both_owners(chat, ref):
+    apply_to(chat, api.pod("chat-7d-a", owner=("StatefulSet", "s")))
     assert {ref("Deployment", "chat"), ref("StatefulSet", "s")} <= chat.take_changes().targets
 
 
-def test_a_pod_that_takes_over_an_address_moves_those_who_lose_it(chat, ref):
-    tell(chat, api.pod("other", address="10.0.0.7"))
+def test_pod_that_takes_over_an_address_changes_the_owner_of_the_previous_pod(chat, ref):
+    apply_to(chat, api.pod("other", address="10.0.0.7"))
     assert ref("Deployment", "chat") in chat.take_changes().targets
-    forget(chat, api.pod("other"))
+    delete_from(chat, api.pod("other"))
     assert ref("Deployment", "chat") in chat.take_changes().targets
 
 
-def test_what_makes_a_deployment_moves_with_its_replicas(told, ref):
-    cluster = told(api.deployment("llm-predictor", owner=("InferenceService", "llm")))
+def test_replicas_of_a_deployment_change_its_owner(apply, ref):
+    cluster = apply(api.deployment("llm-predictor", owner=("InferenceService", "llm")))
     cluster.take_changes()
-    tell(cluster, api.deployment("llm-predictor", owner=("InferenceService", "llm"), replicas=0))
+    apply_to(cluster, api.deployment("llm-predictor", owner=("InferenceService", "llm"), replicas=0))
     assert ref("InferenceService", "llm") in cluster.take_changes().targets
-    tell(cluster, api.deployment("llm-predictor", owner=("InferenceService", "other"), replicas=0))
+    apply_to(cluster, api.deployment("llm-predictor", owner=("InferenceService", "other"), replicas=0))
     assert {ref("InferenceService", "llm"), ref("InferenceService", "other")} <= cluster.take_changes().targets
 
 
-def test_replicas_that_are_wanted_move_the_target_and_what_made_it(chat, ref):
-    tell(chat, api.deployment("chat", replicas=3, owner=("InferenceService", "llm")))
+def test_desired_replicas_change_the_target_and_its_owner(chat, ref):
+    apply_to(chat, api.deployment("chat", replicas=3, owner=("InferenceService", "llm")))
     assert {ref("Deployment", "chat"), ref("InferenceService", "llm")} <= chat.take_changes().targets
-    forget(chat, api.deployment("chat"))
+    delete_from(chat, api.deployment("chat"))
     assert ref("Deployment", "chat") in chat.take_changes().targets
 
 
@@ -88,61 +88,61 @@ def test_replicas_that_are_wanted_move_the_target_and_what_made_it(chat, ref):
     ],
     ids=lambda document: document["kind"],
 )
-def test_what_makes_workloads_moves_the_census_when_it_comes_and_when_it_goes(cluster, document):
-    tell(cluster, document)
+def test_object_that_defines_workloads_changes_the_registry_when_created_and_deleted(cluster, document):
+    apply_to(cluster, document)
     assert cluster.take_changes().registry
-    tell(cluster, document)
+    apply_to(cluster, document)
     assert not cluster.take_changes().registry
-    forget(cluster, document)
+    delete_from(cluster, document)
     assert cluster.take_changes().registry
 
 
-def test_a_deployment_without_words_of_ours_moves_no_census(cluster):
-    tell(cluster, api.deployment("other"))
+def test_deployment_without_our_annotations_does_not_change_the_registry(cluster):
+    apply_to(cluster, api.deployment("other"))
     assert not cluster.take_changes().registry
 
 
-def test_a_slice_moves_the_service_it_was_of_and_the_one_it_is_of(cluster):
-    tell(cluster, api.endpoint_slice("x", service="a", addresses=["10.0.0.1"]))
+def test_moved_slice_changes_the_old_and_the_new_service(cluster):
+    apply_to(cluster, api.endpoint_slice("x", service="a", addresses=["10.0.0.1"]))
     assert {("ai", "a")} == cluster.take_changes().services
-    tell(cluster, api.endpoint_slice("x", service="b", addresses=["10.0.0.1"]))
+    apply_to(cluster, api.endpoint_slice("x", service="b", addresses=["10.0.0.1"]))
     assert {("ai", "a"), ("ai", "b")} == cluster.take_changes().services
     assert cluster.endpoints("ai", "a", T0) == ()
 
 
-def test_exporters_move_alone(cluster):
-    tell(cluster, api.pod("dcgm-x", owner=("DaemonSet", "dcgm"), labels={"app": "nvidia-dcgm-exporter"}))
+def test_exporter_changes_only_the_exporters(cluster):
+    apply_to(cluster, api.pod("dcgm-x", owner=("DaemonSet", "dcgm"), labels={"app": "nvidia-dcgm-exporter"}))
     assert cluster.take_changes().exporters
-    tell(cluster, api.pod("dcgm-x", owner=("DaemonSet", "dcgm"), labels={"app": "something-else"}))
+    apply_to(cluster, api.pod("dcgm-x", owner=("DaemonSet", "dcgm"), labels={"app": "something-else"}))
     assert cluster.take_changes().exporters
     assert cluster.gpu_exporters(T0) == ()
-    forget(cluster, api.pod("dcgm-x"))
+    delete_from(cluster, api.pod("dcgm-x"))
     assert not cluster.take_changes().exporters
 
 
-def test_who_waits_is_told_once_until_the_changes_are_taken_and_only_when_they_are_complete():
-    seen = []
+def test_listener_is_called_once_per_batch_of_complete_changes():
+    calls = []
     cluster = Cluster(blind_s=BLIND_S)
-    cluster.on_change = lambda: seen.append(cluster.pods_of(Ref("ai", "StatefulSet", "s"), T0))
+    cluster.on_change = lambda: calls.append(cluster.pods_of(Ref("ai", "StatefulSet", "s"), T0))
     for resource in RESOURCES:
         cluster.replace(resource, None, [], T0)
-    assert len(seen) == 1
+    assert len(calls) == 1
     cluster.take_changes()
     cluster.replace(PODS, None, [api.pod(f"s-{n}", owner=("StatefulSet", "s")) for n in range(3)], T0)
-    assert [len(pods or ()) for pods in seen] == [0, 3]
-    tell(cluster, api.pod("s-3", owner=("StatefulSet", "s")))
-    assert len(seen) == 2
+    assert [len(pods or ()) for pods in calls] == [0, 3]
+    apply_to(cluster, api.pod("s-3", owner=("StatefulSet", "s")))
+    assert len(calls) == 2
     cluster.take_changes()
-    tell(cluster, api.pod("s-3", owner=("StatefulSet", "s")))
-    assert len(seen) == 2
+    apply_to(cluster, api.pod("s-3", owner=("StatefulSet", "s")))
+    assert len(calls) == 2
 
 
-# A small world in which everything collides: few names, few addresses, owners of all kinds, circles.
+# A small cluster with many collisions: few names, few addresses, owners of all kinds, circles.
 NUMBERS = st.integers(0, 3).map(str)
 OWNERS = st.none() | st.tuples(
     st.sampled_from(["ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet", "InferenceService", "Pod"]), NUMBERS
 )
-PODS_OF_ALL_SORTS = st.builds(
+ANY_POD = st.builds(
     lambda number, state, kind, labels, **more: api.pod(
         number,
         labels=labels,
@@ -169,7 +169,7 @@ PODS_OF_ALL_SORTS = st.builds(
     ),
 )
 DOCUMENTS = (
-    PODS_OF_ALL_SORTS
+    ANY_POD
     | st.builds(api.replicaset, NUMBERS, owner=OWNERS)
     | st.builds(api.stateful_set, NUMBERS, owner=OWNERS, replicas=st.integers(0, 2))
     | st.builds(api.leader_worker_set, NUMBERS, owner=OWNERS, replicas=st.integers(0, 2))
@@ -185,7 +185,7 @@ DOCUMENTS = (
         api.endpoint_slice, NUMBERS, service=NUMBERS, addresses=st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2"]))
     )
 )
-HAPPENINGS = st.lists(st.tuples(st.booleans(), DOCUMENTS), max_size=25)
+CHANGES = st.lists(st.tuples(st.booleans(), DOCUMENTS), max_size=25)
 TARGETS = [
     Ref("ai", kind, name)
     for kind in ("Deployment", "StatefulSet", "LeaderWorkerSet", "InferenceService", "ReplicaSet")
@@ -198,49 +198,51 @@ def page_at(address, *_):
     return Target(f"http://{address}/metrics", "auto", Role.PODS)
 
 
-def looked(discovery):
-    with pytest.raises(StopIteration):  # it ends without having waited for anything
+def listing_of(discovery):
+    with pytest.raises(StopIteration):  # refresh ends without awaiting anything
         discovery.refresh(T0).send(None)
     return discovery.listing()
 
 
-def answers(cluster):
-    """Everything that can be asked, by what it is asked of."""
+def results(cluster):
+    """Returns the results of all queries, by their subject."""
     found = {
         ref: (
             cluster.pods_of(ref, T0),
             cluster.leaders_of(ref, T0),
             cluster.count(ref, T0),
-            looked(PodTargets(cluster, ref, page_at, None)),
+            listing_of(PodTargets(cluster, ref, page_at, None)),
         )
         for ref in TARGETS
     }
-    found |= {key: (cluster.endpoints(*key, T0), looked(ServiceTargets(cluster, *key, page_at))) for key in SERVICES}
-    found["exporters"] = (cluster.gpu_exporters(T0), looked(GpuExporterTargets(cluster, page_at)))
+    found |= {
+        key: (cluster.endpoints(*key, T0), listing_of(ServiceTargets(cluster, *key, page_at))) for key in SERVICES
+    }
+    found["exporters"] = (cluster.gpu_exporters(T0), listing_of(GpuExporterTargets(cluster, page_at)))
     return found
 
 
-@given(HAPPENINGS)
-def test_whoever_looks_only_at_what_has_moved_misses_nothing(happenings):
+@given(CHANGES)
+def test_every_changed_result_is_reported(changes_applied):
     cluster = empty()
-    before = answers(cluster)
+    before = results(cluster)
     cluster.take_uncounted(T0)
-    for gone, document in happenings:
-        (forget if gone else tell)(cluster, document)
-        changes, after = cluster.take_changes(), answers(cluster)
+    for gone, document in changes_applied:
+        (delete_from if gone else apply_to)(cluster, document)
+        changes, after = cluster.take_changes(), results(cluster)
         moved = {key for key in after if after[key] != before[key]}
         counted = {key for key in moved if isinstance(key, Ref) and after[key][2] != before[key][2]}
         assert counted <= cluster.take_uncounted(T0)
-        told = changes.targets | changes.services | ({"exporters"} if changes.exporters else set())
-        assert moved <= told
+        reported = changes.targets | changes.services | ({"exporters"} if changes.exporters else set())
+        assert moved <= reported
         before = after
 
 
-@given(HAPPENINGS, st.randoms())
-def test_however_it_came_about_the_same_objects_give_the_same_answers(happenings, chance):
+@given(CHANGES, st.randoms())
+def test_results_depend_on_the_objects_and_not_on_their_order(changes_applied, chance):
     cluster, there = empty(), {}
-    for gone, document in happenings:
-        (forget if gone else tell)(cluster, document)
+    for gone, document in changes_applied:
+        (delete_from if gone else apply_to)(cluster, document)
         key = (document["kind"], document["metadata"]["name"])
         there.pop(key, None)
         if not gone:
@@ -249,13 +251,13 @@ def test_however_it_came_about_the_same_objects_give_the_same_answers(happenings
     for resource in chance.sample(RESOURCES, len(RESOURCES)):
         documents = [document for document in there.values() if BY_KIND[document["kind"]] == resource]
         listed.replace(resource, None, chance.sample(documents, len(documents)), T0)
-        # A list over what is known already changes nothing; one over something else leaves only itself.
+        # A list that equals the cache changes nothing; any other list replaces the cache.
         cluster.take_changes()
         cluster.replace(resource, None, documents, T0)
         assert Changes() == cluster.take_changes()
         cluster.replace(resource, None, documents[:1], T0)
         cluster.replace(resource, None, documents, T0)
-    told, found = answers(cluster), answers(listed)
+    incremental, found = results(cluster), results(listed)
     for key, answer in found.items():
-        # Readiness that has passed is remembered by who saw it: only the listings may differ by that.
-        assert answer[:-1] == told[key][:-1]
+        # Only the cache that received the readiness stores it, so the listings may differ.
+        assert answer[:-1] == incremental[key][:-1]

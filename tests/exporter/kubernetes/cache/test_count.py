@@ -1,4 +1,4 @@
-"""How many replicas a target wants, has, and waits for."""
+"""The cache counts the desired, ready and pending replicas of a target."""
 
 import pytest
 
@@ -13,8 +13,8 @@ SIZE = "leaderworkerset.sigs.k8s.io/size"
 
 
 def pods(*states):
-    """Pods of StatefulSet s: "r" ready, "l" loading, "p" pending without a node, "i" pending with its image on its
-    way, "-" terminating and ready, "x" failed.
+    """Returns pods of StatefulSet s: "r" ready, "l" loading, "p" pending without a node, "i" pending while its image
+    is pulled, "-" terminating and ready, "x" failed.
     """
     how = {
         "r": {},
@@ -28,7 +28,7 @@ def pods(*states):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "states", "ready", "pending"),
+    ("desired", "states", "ready", "pending"),
     [
         (0, "", 0, 0),
         (3, "", 0, 0),
@@ -40,36 +40,36 @@ def pods(*states):
         (1, "rr-", 2, 0),  # a rollout with maxSurge
     ],
 )
-def test_a_pod_is_a_replica_while_it_stays(told, ref, wanted, states, ready, pending):
-    cluster = told(api.stateful_set("s", replicas=wanted), *pods(*states))
+def test_pod_is_a_replica_until_it_terminates(apply, ref, desired, states, ready, pending):
+    cluster = apply(api.stateful_set("s", replicas=desired), *pods(*states))
     existing = sum(state not in "-x" for state in states)
-    count = ReplicaCount(wanted, ready, T0, pending, 0, existing, leaving=states.count("-"))
+    count = ReplicaCount(desired, ready, T0, pending, 0, existing, leaving=states.count("-"))
     assert count == cluster.count(ref("StatefulSet", "s"), T0)
 
 
-def test_a_count_is_as_old_as_the_oldest_of_what_it_rests_on(told, ref):
-    cluster = told(api.deployment("chat", replicas=2))
+def test_time_of_a_count_is_that_of_its_oldest_resource(apply, ref):
+    cluster = apply(api.deployment("chat", replicas=2))
     for at in (T0 + 5, T0 + 7):
         cluster.mark_current(DEPLOYMENTS, at)
     cluster.mark_current(PODS, T0 + 6)
-    assert cluster.count(ref("Deployment", "chat"), T0 + 8).at == T0  # ReplicaSets were heard of last at T0
+    assert cluster.count(ref("Deployment", "chat"), T0 + 8).at == T0  # ReplicaSets were current last at T0
 
 
-def test_what_is_not_there_has_no_replicas_rather_than_zero(told, ref):
-    cluster = told(api.scaled_job("batch"), api.replicaset("r"))
+def test_count_of_a_missing_target_is_unknown_and_not_zero(apply, ref):
+    cluster = apply(api.scaled_job("batch"), api.replicaset("r"))
     for target in (ref("Deployment", "ghost"), ref("ScaledJob", "batch"), ref("ReplicaSet", "r"), ref("Fleet", "f")):
         assert cluster.count(target, T0) is None
 
 
-def test_nothing_is_counted_while_any_of_it_is_not_known(told, ref):
-    cluster = told(api.deployment("chat"))
+def test_count_is_unknown_while_a_resource_is_unknown(apply, ref):
+    cluster = apply(api.deployment("chat"))
     cluster.mark_lost(DEPLOYMENTS, T0)
     assert cluster.count(ref("Deployment", "chat"), T0 + BLIND_S) is not None
     assert cluster.count(ref("Deployment", "chat"), T0 + BLIND_S + 1) is None
 
 
 def group(number, *workers, leader=True, size=3, **more):
-    """A group of LeaderWorkerSet big; a worker is ready (True) or not."""
+    """Yields a group of LeaderWorkerSet big. workers: whether each is ready."""
 
     def member(name, index, ready, owner):
         return api.pod(
@@ -88,15 +88,15 @@ def group(number, *workers, leader=True, size=3, **more):
 
 
 @pytest.fixture
-def groups(told):
-    def tell(*documents, replicas=1):
-        return told(
+def groups(apply):
+    def apply_with_set(*documents, replicas=1):
+        return apply(
             api.leader_worker_set("big", replicas=replicas, size=3),
             api.stateful_set("big", owner=("LeaderWorkerSet", "big")),
             *documents,
         )
 
-    return tell
+    return apply_with_set
 
 
 @pytest.mark.parametrize(
@@ -104,38 +104,38 @@ def groups(told):
     [
         (group(0, True, True), 1),
         (group(0, True, False), 0),
-        (group(0, True), 0),  # all that are there are ready, and not all are there (LeaderReady)
+        (group(0, True), 0),  # all existing pods are ready, but one is missing (LeaderReady)
         (group(0, True, True, leader=False), 0),
         (group(0, True, True, leaving=True), 0),
-        (group(0, True, size=None), 1),  # nobody says how many there should be
+        (group(0, True, size=None), 1),  # the size of the group is not given
         (group(0, True, False, size=None), 0),
         ((document for number in (0, 1) for document in group(number, True, True)), 2),
     ],
 )
-def test_a_group_is_a_replica_when_its_leader_is_ready_and_it_is_complete(groups, ref, members, ready):
+def test_group_is_a_ready_replica_if_all_its_pods_are_ready(groups, ref, members, ready):
     assert ready == groups(*members).count(ref("LeaderWorkerSet", "big"), T0).ready
 
 
-def test_a_group_that_lost_its_leader_is_none_however_many_are_left(groups, ref):
+def test_group_without_a_leader_is_no_replica(groups, ref):
     leader, *rest = group(0, True, True, size=2)
     assert groups(leader, *rest).count(ref("LeaderWorkerSet", "big"), T0).ready == 1
     leader["metadata"]["deletionTimestamp"] = "2026-11-01T11:00:30Z"
     assert groups(leader, *rest).count(ref("LeaderWorkerSet", "big"), T0).ready == 0
 
 
-def test_a_pod_of_no_group_makes_no_replica(groups, ref):
+def test_pod_of_no_group_makes_no_replica(groups, ref):
     stray = api.pod("stray", owner=("StatefulSet", "big"), node=None)
     assert ReplicaCount(1, 1, T0, 0, 0, 1) == groups(*group(0, True, True), stray).count(
         ref("LeaderWorkerSet", "big"), T0
     )
 
 
-def test_a_group_half_up_is_one_pending_replica_however_many_of_its_pods_are(groups, ref):
+def test_incomplete_group_is_one_pending_replica(groups, ref):
     cluster = groups(*group(0, True, True), *group(1, False, False, leader=False, phase="Pending"), replicas=2)
     assert ReplicaCount(2, 1, T0, 1, 0, 2) == cluster.count(ref("LeaderWorkerSet", "big"), T0)
 
 
-def test_only_the_leader_of_a_group_takes_requests_and_all_its_pods_are_its_own(groups, ref, names):
+def test_only_the_leader_of_a_group_takes_requests(groups, ref, names):
     cluster = groups(*group(0, True, True))
     assert names(cluster.leaders_of(ref("LeaderWorkerSet", "big"), T0)) == ["big-0"]
     assert names(cluster.pods_of(ref("LeaderWorkerSet", "big"), T0)) == ["big-0", "big-0-1", "big-0-2"]
@@ -149,8 +149,8 @@ def service(part, replicas):
         yield api.pod(f"{name}-7d-{number}", owner=("ReplicaSet", f"{name}-7d"))
 
 
-def test_of_an_inference_service_the_predictor_counts(told, ref, names):
-    cluster = told(
+def test_count_of_an_inference_service_is_that_of_its_predictor(apply, ref, names):
+    cluster = apply(
         api.inference_service("llm"),
         *service("predictor", 2),
         *service("predictor-worker", 4),
@@ -162,14 +162,14 @@ def test_of_an_inference_service_the_predictor_counts(told, ref, names):
     assert len(cluster.pods_of(target, T0)) == 9
 
 
-def test_an_inference_service_without_a_predictor_deployment_is_not_counted(told, ref):
-    assert told(api.inference_service("llm")).count(ref("InferenceService", "llm"), T0) is None
+def test_inference_service_without_a_predictor_deployment_is_not_counted(apply, ref):
+    assert apply(api.inference_service("llm")).count(ref("InferenceService", "llm"), T0) is None
 
 
-def test_the_gpus_of_a_replica_are_those_of_all_its_running_pods(told, ref):
+def test_gpus_of_a_replica_are_those_of_all_its_running_pods(apply, ref):
     group = {"leaderworkerset.sigs.k8s.io/group-index": "0"}
     leader, worker = ({**group, "leaderworkerset.sigs.k8s.io/worker-index": index} for index in ("0", "1"))
-    cluster = told(
+    cluster = apply(
         api.leader_worker_set("s", replicas=1),
         api.stateful_set("s", owner=("LeaderWorkerSet", "s")),
         api.pod("s-0", owner=("StatefulSet", "s"), labels=leader, gpus=8),

@@ -1,4 +1,4 @@
-"""From the API's JSON to records: defaults, what is left out, and what cannot be."""
+"""JSON of the API is decoded to records: defaults, ignored fields, and errors."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ from tests.fakes import objects as api
 CREATED_AT = 1793527200.0  # 2026-11-01T10:00:00Z
 
 
-def test_a_pod_is_what_it_says_of_itself():
+def test_pod_is_decoded_with_all_fields():
     document = api.pod(
         "chat-1",
         owner=("ReplicaSet", "chat-7d"),
@@ -52,7 +52,7 @@ def test_a_pod_is_what_it_says_of_itself():
     ) == read(PODS, document)
 
 
-def test_a_pod_that_nobody_has_looked_at_yet_is_pending_and_says_nothing_else():
+def test_pod_without_a_status_is_pending_with_defaults():
     document = {"metadata": {"namespace": "ai", "name": "chat-0", "uid": "u"}, "spec": None}
     assert Pod(PodKey("ai", "chat-0"), uid="u") == read(PODS, document)
 
@@ -63,7 +63,7 @@ def scheduled(status, reason=None):
 
 
 @pytest.mark.parametrize(
-    ("said", "at", "since"),
+    ("status", "at", "since"),
     [
         (scheduled("True"), CREATED_AT + 5, None),
         (scheduled("False", "Unschedulable"), None, CREATED_AT + 5),
@@ -73,12 +73,12 @@ def scheduled(status, reason=None):
         ({"status": {"conditions": []}}, None, None),
     ],
 )
-def test_since_when_no_node_can_be_found_is_told_from_when_one_was(said, at, since):
-    pod = read(PODS, api.pod("chat-0", node=None, **said))
+def test_time_of_scheduling_and_of_being_unschedulable_are_distinct(status, at, since):
+    pod = read(PODS, api.pod("chat-0", node=None, **status))
     assert (at, since) == (pod.scheduled_at, pod.unscheduled_since)
 
 
-def test_a_pod_that_is_not_ready_says_no_time_of_readiness_and_remembers_a_restart():
+def test_unready_pod_has_no_ready_time_and_keeps_its_restart():
     counts = [{"name": "server", "restartCount": n} for n in (0, 2)]
     status = {"containerStatuses": counts}
     assert ((pod := read(PODS, api.pod("a", ready=False, status=status))).ready_at, pod.restarted) == (None, True)
@@ -97,37 +97,37 @@ def test_only_a_controller_is_an_owner():
 @pytest.mark.parametrize(
     ("since", "was_ready"),
     [
-        ("2026-11-01T10:00:00Z", False),  # not ready since it started: it never was
+        ("2026-11-01T10:00:00Z", False),  # unready since its start: it was never ready
         ("2026-11-01T10:00:01Z", False),  # times are whole seconds: one may be the rounding
         ("2026-11-01T10:00:02Z", True),
         (None, False),
     ],
 )
-def test_a_pod_that_has_not_been_ready_since_later_than_its_start_was_ready_before(since, was_ready):
+def test_pod_that_became_unready_after_its_start_was_ready_before(since, was_ready):
     document = api.pod("chat-1", ready=False)
     document["status"]["conditions"][-1]["lastTransitionTime"] = since
     assert was_ready == read(PODS, document).was_ready
 
 
-def test_a_ready_condition_that_is_unknown_is_not_ready():
+def test_unknown_ready_condition_is_not_ready():
     document = api.pod("chat-1")
     document["status"]["conditions"][-1]["status"] = "Unknown"
     assert not read(PODS, document).ready
 
 
-def test_only_containers_ports_with_a_name_are_kept_and_the_first_of_a_name():
+def test_first_of_each_named_container_port_is_kept():
     document = api.pod("chat-1", ports={"http": 8000})
     document["spec"]["containers"] += [{"ports": [{"containerPort": 9}, {"name": "http", "containerPort": 1}]}]
     assert read(PODS, document).ports == {"http": 8000}
 
 
-def test_a_replica_set_is_only_a_step_on_the_way():
+def test_replica_set_is_decoded_as_a_link_to_its_owner():
     document = api.replicaset("chat-7d", owner=("Deployment", "chat"))
     expected = Link(Ref("ai", "ReplicaSet", "chat-7d"), Ref("ai", "Deployment", "chat"))
     assert expected == read(REPLICASETS, document)
 
 
-def test_replicas_that_are_not_said_are_one_and_zero_is_zero():
+def test_missing_replicas_are_one_and_zero_is_zero():
     document = api.deployment("chat", replicas=0)
     assert read(DEPLOYMENTS, document).wanted == 0
     del document["spec"]["replicas"]
@@ -135,23 +135,23 @@ def test_replicas_that_are_not_said_are_one_and_zero_is_zero():
     assert read(DEPLOYMENTS, document).ready == 0
 
 
-def test_an_inference_service_does_not_say_how_many_replicas_it_wants():
+def test_inference_service_has_no_desired_replicas():
     record = read(INFERENCESERVICES, {"metadata": {"namespace": "ai", "name": "llm"}})
     assert (record.wanted, record.ready) == (None, None)
 
 
-def test_only_annotations_of_tidegate_are_kept_and_without_their_prefix():
+def test_only_tidegates_annotations_are_kept_without_their_prefix():
     document = api.deployment("chat", annotations={"tidegate.dev/engine": "vllm", "kubectl.kubernetes.io/x": "{}"})
     assert read(DEPLOYMENTS, document).annotations == {"engine": "vllm"}
 
 
-def test_a_scaled_object_keeps_tidegates_annotations_too():
+def test_scaled_object_keeps_tidegates_annotations():
     more = {"tidegate.dev/brake": "freeze", "autoscaling.keda.sh/paused": "true"}
     document = api.scaled_object("chat", triggers=[api.trigger(engine="vllm")], metadata={"annotations": more})
     assert read(SCALEDOBJECTS, document).annotations == {"brake": "freeze"}
 
 
-def test_a_scaled_objects_defaults_are_kedas():
+def test_scaled_object_has_kedas_defaults():
     record = read(SCALEDOBJECTS, api.scaled_object("chat", triggers=[api.trigger(engine="vllm")]))
     assert Ref("ai", "Deployment", "chat") == record.target
     assert (record.minimum, record.maximum, record.idle) == (0, 100, None)
@@ -159,7 +159,7 @@ def test_a_scaled_objects_defaults_are_kedas():
     assert (ScaledObjectTrigger("external-push", None, metadata),) == record.triggers
 
 
-def test_a_scaled_object_says_more_if_it_wants():
+def test_scaled_object_is_decoded_with_all_fields():
     document = api.scaled_object(
         "chat", target="c", kind="StatefulSet", minimum=1, maximum=0, spec={"idleReplicaCount": 0}
     )
@@ -168,13 +168,13 @@ def test_a_scaled_object_says_more_if_it_wants():
     assert (record.minimum, record.maximum, record.idle) == (1, 0, 0)
 
 
-def test_a_scaled_job_scales_itself():
+def test_scaled_job_scales_itself():
     record = read(SCALEDJOBS, api.scaled_job("batch", maximum=7))
     assert record.ref == record.target == Ref("ai", "ScaledJob", "batch")
     assert record.maximum == 7
 
 
-def test_an_hpa_has_a_target_and_bounds_and_perhaps_keda_above_it():
+def test_hpa_has_its_target_bounds_and_scaled_object():
     document = api.hpa("keda-hpa-chat", target="chat", maximum=5, owner=("ScaledObject", "chat"))
     del document["spec"]["minReplicas"]
     record = read(HPAS, document)
@@ -182,20 +182,22 @@ def test_an_hpa_has_a_target_and_bounds_and_perhaps_keda_above_it():
     assert Ref("ai", "ScaledObject", "chat") == record.owner
 
 
-def test_a_node_has_what_may_be_allocated():
+def test_node_has_its_allocatable_resources():
     record = read(NODES, api.node("n", gpus=8, ready=False, schedulable=False))
     assert (record.name, record.ready, record.schedulable, record.gpus) == ("n", False, False, {"nvidia.com/gpu": 8})
 
 
-def test_a_slice_has_the_addresses_that_take_requests():
+def test_slice_has_its_ready_addresses():
     document = api.endpoint_slice("g-1", service="g", addresses=["10.0.0.2", "10.0.0.1"], unready=["10.0.0.3"])
-    document["endpoints"].append({"addresses": ["10.0.0.4", "10.0.0.5"]})  # no conditions: to be taken for ready
+    document["endpoints"].append(
+        {"addresses": ["10.0.0.4", "10.0.0.5"]}
+    )  # without conditions an endpoint counts as ready
     document["ports"].append({"port": None, "name": "all"})
     record = read(SLICES, document)
     assert (record.service, record.addresses, record.ports) == ("g", ("10.0.0.1", "10.0.0.2", "10.0.0.4"), {"": 8000})
 
 
-def test_a_slice_of_names_has_no_addresses():
+def test_slice_of_names_has_no_addresses():
     document = api.endpoint_slice("g-1", service="g", addresses=["example.com"], family="FQDN")
     assert read(SLICES, document).addresses == ()
 
@@ -234,13 +236,13 @@ def test_a_slice_of_names_has_no_addresses():
         (NODES, api.node("n", gpus=8, gpu="nvidia.com/gpu", status={"allocatable": {"nvidia.com/gpu": "8.5"}}), "8.5"),
     ],
 )
-def test_what_cannot_be_is_refused_with_place_bound_and_value(resource, document, why):
+def test_invalid_value_is_refused_with_its_path_bound_and_value(resource, document, why):
     with pytest.raises(Malformed) as refused:
         read(resource, document)
     assert why in str(refused.value)
 
 
-def test_a_value_is_shown_as_far_as_a_person_reads():
+def test_long_value_is_truncated_in_the_error():
     with pytest.raises(Malformed) as refused:
         read(DEPLOYMENTS, api.deployment("d", replicas="9" * 1_000_000))
     assert len(str(refused.value)) < 200
@@ -268,21 +270,21 @@ REAL = {
 }
 
 
-def places(document, path=()):
-    """The path of every value in it."""
+def paths(document, path=()):
+    """Yields the path of every value in the document."""
     yield path
     for key, value in (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     ):
-        yield from places(value, (*path, key))
+        yield from paths(value, (*path, key))
 
 
-def spoilt(document, path, value):
-    """The document with another value at `path`."""
+def with_value(document, path, value):
+    """Returns the document with another value at `path`."""
     if not path:
         return value
     copy = dict(document) if isinstance(document, dict) else list(document)
-    copy[path[0]] = spoilt(document[path[0]], path[1:], value)
+    copy[path[0]] = with_value(document[path[0]], path[1:], value)
     return copy
 
 
@@ -291,13 +293,13 @@ def odd_documents(draw):
     resource = draw(st.sampled_from(RESOURCES))
     document = REAL[resource.kind]
     for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from(sorted(places(document), key=str)))
-        document = spoilt(document, path, draw(JSON))
+        path = draw(st.sampled_from(sorted(paths(document), key=str)))
+        document = with_value(document, path, draw(JSON))
     return resource, document
 
 
 @given(odd_documents())
-def test_whatever_an_object_says_it_is_read_or_malformed_and_nothing_else(odd):
+def test_any_object_is_read_or_malformed(odd):
     resource, document = odd
     try:
         record = read(resource, document)
@@ -307,7 +309,7 @@ def test_whatever_an_object_says_it_is_read_or_malformed_and_nothing_else(odd):
     assert identify(resource, document).kind == resource.kind
 
 
-def test_every_resource_that_is_followed_can_be_read():
+def test_every_watched_resource_can_be_read():
     for resource in RESOURCES:
         record = read(resource, REAL[resource.kind])
         assert type(record).__name__ in {

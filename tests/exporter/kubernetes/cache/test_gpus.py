@@ -1,4 +1,4 @@
-"""How many GPUs a pod holds: Kubernetes' arithmetic."""
+"""The GPUs of a pod are counted by Kubernetes' rules for containers, init containers and sidecars."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def container(number, *, always=False, gpu="nvidia.com/gpu", of="limits"):
         ({"containers": [container("0")]}, {}),
         # Init containers run one after the other, before the rest: 2 at most, then 1.
         ({"initContainers": [container("2"), container("1")], "containers": [container("1")]}, {"nvidia.com/gpu": 2}),
-        # A sidecar stays: 1 + 1.
+        # A sidecar keeps running: 1 + 1.
         ({"initContainers": [container("1", always=True)], "containers": [container("1")]}, {"nvidia.com/gpu": 2}),
         # A sidecar that started before an init container runs beside it: 1 + 3, then 1 + 1.
         (
@@ -38,7 +38,7 @@ def container(number, *, always=False, gpu="nvidia.com/gpu", of="limits"):
         ),
     ],
 )
-def test_a_pod_holds_the_most_that_it_ever_needs_at_once(spec, held):
+def test_pod_holds_the_largest_number_that_it_needs_at_once(spec, held):
     assert held == gpus_of_pod(Fields(spec))
 
 
@@ -58,15 +58,15 @@ def test_a_pod_holds_the_most_that_it_ever_needs_at_once(spec, held):
         ("cpu", False),
     ],
 )
-def test_megabytes_of_a_gpu_are_no_gpus(name, is_gpu):
+def test_gpu_memory_resources_are_no_gpus(name, is_gpu):
     assert ({name: 8} if is_gpu else {}) == gpus_of(Fields({name: "8"}))
 
 
-def test_a_thousand_shares_may_be_written_as_one_k():
+def test_quantity_may_have_a_k_suffix():
     assert gpus_of(Fields({"nvidia.com/gpu.shared": "1k"})) == {"nvidia.com/gpu.shared": 1000}
 
 
 @pytest.mark.parametrize("value", ["", "-1", -1, "1.5", 1.5, True, None, "٣", "1e3", "9" * 40, [], "1Ki"])
-def test_an_amount_that_is_not_whole_is_refused(value):
+def test_fractional_quantity_is_refused(value):
     with pytest.raises(FieldError, match="whole quantity"):
         gpus_of(Fields({"nvidia.com/gpu": value}))

@@ -1,4 +1,4 @@
-"""Whose a pod is: chains of owners, in whatever order they are heard of."""
+"""The owners of a pod are found through chains of references, in whatever order the objects arrive."""
 
 import itertools
 
@@ -11,9 +11,9 @@ from exporter.kubernetes.objects import Ref
 from exporter.model import PodKey
 from tests.fakes import objects as api
 
-from .conftest import T0, empty, forget, tell
+from .conftest import T0, apply_to, delete_from, empty
 
-# Each kind of target, and what there is of it: the target, what is in between, its pods.
+# By kind of target: the target, the objects between it and its pods, and its pods.
 FAMILIES = {
     "Deployment": (
         "Deployment/chat",
@@ -58,29 +58,29 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 @given(chance=st.randoms())
-def test_pods_belong_to_their_target_in_whatever_order_things_arrive(family, chance):
+def test_pods_belong_to_their_target_in_any_order_of_arrival(family, chance):
     target, between, pods = FAMILIES[family]
     cluster = empty()
     documents = [*between, *pods, api.pod("stranger", owner=("ReplicaSet", "other-7d"))]
     chance.shuffle(documents)
-    tell(cluster, *documents)
+    apply_to(cluster, *documents)
     target = Ref("ai", *target.split("/"))
     assert [pod["metadata"]["name"] for pod in pods] == [pod.key.pod for pod in cluster.pods_of(target, T0)]
     for pod in pods:
         assert cluster.owners_of(PodKey("ai", pod["metadata"]["name"]))[-1] == target
 
 
-def test_owners_are_named_nearest_first(told, ref):
+def test_owners_are_ordered_nearest_first(apply, ref):
     _, between, pods = FAMILIES["InferenceService"]
     expected = (
         ref("ReplicaSet", "llm-predictor-7d"),
         ref("Deployment", "llm-predictor"),
         ref("InferenceService", "llm"),
     )
-    assert expected == told(*between, *pods).owners_of(PodKey("ai", "llm-predictor-7d-a"))
+    assert expected == apply(*between, *pods).owners_of(PodKey("ai", "llm-predictor-7d-a"))
 
 
-def test_a_worker_belongs_to_its_leader_and_to_what_its_leader_belongs_to(told, ref):
+def test_worker_belongs_to_its_leader_and_to_the_owners_of_the_leader(apply, ref):
     _, between, pods = FAMILIES["LeaderWorkerSet"]
     expected = (
         ref("StatefulSet", "big-0"),
@@ -88,37 +88,37 @@ def test_a_worker_belongs_to_its_leader_and_to_what_its_leader_belongs_to(told, 
         ref("StatefulSet", "big"),
         ref("LeaderWorkerSet", "big"),
     )
-    assert expected == told(*between, *pods).owners_of(PodKey("ai", "big-0-1"))
+    assert expected == apply(*between, *pods).owners_of(PodKey("ai", "big-0-1"))
 
 
-def test_a_pod_without_an_owner_and_a_pod_that_is_not_there_are_two_things(told):
-    cluster = told(api.pod("alone"))
+def test_owners_are_empty_for_an_unowned_pod_and_unknown_for_a_missing_pod(apply):
+    cluster = apply(api.pod("alone"))
     assert cluster.owners_of(PodKey("ai", "alone")) == ()
     assert cluster.owners_of(PodKey("ai", "ghost")) is None
 
 
-def test_a_pod_that_hangs_in_the_air_belongs_to_nobody_until_its_owner_is_heard_of(told, ref, names):
+def test_pod_has_no_target_until_its_owner_arrives(apply, ref, names):
     target = ref("Deployment", "chat")
-    cluster = told(api.deployment("chat"), api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d")))
+    cluster = apply(api.deployment("chat"), api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d")))
     assert cluster.pods_of(target, T0) == ()
     assert (ref("ReplicaSet", "chat-7d"),) == cluster.owners_of(PodKey("ai", "chat-7d-a"))
     cluster.take_changes()
-    told(api.replicaset("chat-7d", owner=("Deployment", "chat")))
+    apply(api.replicaset("chat-7d", owner=("Deployment", "chat")))
     assert names(cluster.pods_of(target, T0)) == ["chat-7d-a"]
     assert target in cluster.take_changes().targets
 
 
-def test_a_pod_whose_replica_set_is_deleted_before_it_belongs_to_nobody(told, ref):
+def test_pod_has_no_target_after_its_replica_set_is_deleted(apply, ref):
     _, between, pods = FAMILIES["Deployment"]
-    cluster = told(*between, *pods)
+    cluster = apply(*between, *pods)
     cluster.take_changes()
-    forget(cluster, between[1])
+    delete_from(cluster, between[1])
     assert cluster.pods_of(ref("Deployment", "chat"), T0) == ()
     assert ref("Deployment", "chat") in cluster.take_changes().targets
 
 
-def test_one_name_in_two_namespaces_is_two_things(told, ref, names):
-    cluster = told(
+def test_same_name_in_two_namespaces_is_two_objects(apply, ref, names):
+    cluster = apply(
         api.pod("s-0", owner=("StatefulSet", "s")),
         api.pod("s-0", "ml", owner=("StatefulSet", "s")),
         api.stateful_set("s"),
@@ -126,8 +126,8 @@ def test_one_name_in_two_namespaces_is_two_things(told, ref, names):
     assert [PodKey("ai", "s-0")] == [pod.key for pod in cluster.pods_of(ref("StatefulSet", "s"), T0)]
 
 
-def test_pods_that_are_done_are_left_out(told, ref, names):
-    cluster = told(
+def test_finished_pods_are_ignored(apply, ref, names):
+    cluster = apply(
         api.pod("s-0", owner=("StatefulSet", "s"), phase="Failed", ready=False),
         api.pod("s-1", owner=("StatefulSet", "s"), phase="Succeeded", ready=False),
         api.pod("s-2", owner=("StatefulSet", "s")),
@@ -135,8 +135,8 @@ def test_pods_that_are_done_are_left_out(told, ref, names):
     assert names(cluster.pods_of(ref("StatefulSet", "s"), T0)) == ["s-2"]
 
 
-def test_a_circle_of_owners_ends(told, ref, names):
-    cluster = told(
+def test_circle_of_owners_ends(apply, ref, names):
+    cluster = apply(
         api.replicaset("a", owner=("ReplicaSet", "b")),
         api.replicaset("b", owner=("ReplicaSet", "a")),
         api.replicaset("self", owner=("ReplicaSet", "self")),
@@ -148,7 +148,7 @@ def test_a_circle_of_owners_ends(told, ref, names):
     assert (ref("ReplicaSet", "self"),) == cluster.owners_of(PodKey("ai", "q"))
 
 
-def test_a_chain_ends_after_so_many_steps(ref):
+def test_depth_of_a_chain_is_bounded(ref):
     chains = Chains()
     things = [ref("Thing", str(number)) for number in range(DEPTH + 3)]
     for lower, upper in itertools.pairwise(things):
@@ -161,7 +161,7 @@ REFS = st.integers(0, 12).map(lambda number: Ref("ai", "Thing", str(number)))
 
 
 @given(st.lists(st.tuples(REFS, st.none() | REFS), max_size=40))
-def test_above_and_below_are_two_views_of_the_same_links(links):
+def test_owners_and_owned_objects_agree(links):
     chains, owner = Chains(), {}
     for ref, above in links:
         chains.link(ref, above)
@@ -181,19 +181,19 @@ def test_above_and_below_are_two_views_of_the_same_links(links):
     assert not chains._owned
 
 
-def test_a_pod_is_known_by_its_uid_as_long_as_it_is_there(told):
+def test_pod_is_found_by_its_uid_until_it_is_deleted(apply):
     chat = api.pod("chat-0")
-    by_uid, stranger = PodKey("", chat["metadata"]["uid"]), PodKey("", "somebody-elses")
-    cluster = told(chat)
+    by_uid, stranger = PodKey("", chat["metadata"]["uid"]), PodKey("", "uid-of-another")
+    cluster = apply(chat)
     assert cluster.named(by_uid) == PodKey("ai", "chat-0")
     assert cluster.named(stranger) == stranger
     assert cluster.named(PodKey("ai", "chat-0")) == PodKey("ai", "chat-0")
 
-    # The same name, another pod.
+    # Another pod with the same name.
     new = api.pod("chat-0")
     new["metadata"] = {**new["metadata"], "uid": "uid-of-the-second"}
-    tell(cluster, new)
+    apply_to(cluster, new)
     assert cluster.named(by_uid) == by_uid
     assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("ai", "chat-0")
-    forget(cluster, new)
+    delete_from(cluster, new)
     assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("", "uid-of-the-second")

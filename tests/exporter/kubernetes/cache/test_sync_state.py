@@ -1,16 +1,16 @@
-"""What is known and for how long: nothing before a full list, and nothing after too long a silence."""
+"""A resource is known from its first full list until a silence is too long."""
 
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, ROLLOUTS, SLICES
 from exporter.model import PodKey
 from tests.fakes import objects as api
 
-from .conftest import BLIND_S, T0, tell
+from .conftest import BLIND_S, T0, apply_to
 
 
-def test_before_the_first_full_list_nothing_is_known(ref):
+def test_nothing_is_known_before_the_first_full_list(ref):
     cluster = Cluster(blind_s=BLIND_S)
-    tell(cluster, api.pod("chat-1", owner=("ReplicaSet", "chat-7d")))
+    apply_to(cluster, api.pod("chat-1", owner=("ReplicaSet", "chat-7d")))
     assert not cluster.synced(PODS, T0)
     assert cluster.pods_of(ref("ReplicaSet", "chat-7d"), T0) is None
     assert cluster.count(ref("Deployment", "chat"), T0) is None
@@ -18,7 +18,7 @@ def test_before_the_first_full_list_nothing_is_known(ref):
     assert cluster.endpoints("ai", "gateway", T0) is None
 
 
-def test_pods_are_known_to_belong_only_if_what_stands_between_is_known(ref):
+def test_pods_of_a_target_are_unknown_until_the_kinds_between_are_listed(ref):
     cluster = Cluster(blind_s=BLIND_S)
     cluster.replace(PODS, None, [], T0)
     assert cluster.pods_of(ref("Deployment", "chat"), T0) is None
@@ -27,25 +27,25 @@ def test_pods_are_known_to_belong_only_if_what_stands_between_is_known(ref):
     assert cluster.pods_of(ref("StatefulSet", "chat"), T0) is None
 
 
-def test_count_is_expected_until_everything_that_it_rests_on_is_listed(ref):
+def test_count_is_expected_until_all_its_resources_are_listed(ref):
     cluster, target = Cluster(blind_s=BLIND_S), ref("Deployment", "chat")
     for resource in (PODS, REPLICASETS, DEPLOYMENTS):
         assert cluster.will_count(target, T0)
         cluster.replace(resource, None, [], T0)
     assert cluster.count(target, T0) is None
-    assert not cluster.will_count(target, T0), "there is none"
-    assert not cluster.will_count(ref("Fleet", "chat"), T0), "of that kind replicas are never counted"
+    assert not cluster.will_count(target, T0), "the target does not exist"
+    assert not cluster.will_count(ref("Fleet", "chat"), T0), "replicas of that kind are never counted"
     cluster.mark_lost(DEPLOYMENTS, T0)
     assert cluster.will_count(target, T0 + BLIND_S + 1)
 
 
-def test_a_kind_that_nobody_knows_is_known_if_everything_on_any_way_is(cluster, ref):
+def test_pods_of_an_unwatched_kind_are_known_if_all_kinds_between_are_listed(cluster, ref):
     assert cluster.pods_of(ref("Fleet", "chat"), T0) == ()
     cluster.mark_lost(REPLICASETS, T0)
     assert cluster.pods_of(ref("Fleet", "chat"), T0 + BLIND_S + 1) is None
 
 
-def test_a_short_silence_changes_nothing_and_a_long_one_ends_all_knowledge(cluster, ref):
+def test_resource_is_unknown_only_after_a_long_silence(cluster, ref):
     target = ref("Deployment", "chat")
     cluster.mark_lost(PODS, T0 + 10)
     cluster.mark_lost(PODS, T0 + 50)  # still the same silence
@@ -55,22 +55,22 @@ def test_a_short_silence_changes_nothing_and_a_long_one_ends_all_knowledge(clust
     assert cluster.pods_of(target, T0 + 1000) == ()
 
 
-def test_an_object_that_is_told_of_ends_the_silence(cluster):
+def test_event_ends_the_silence(cluster):
     cluster.mark_lost(PODS, T0)
-    tell(cluster, api.pod("chat-1"), now=T0 + 30)
+    apply_to(cluster, api.pod("chat-1"), now=T0 + 30)
     assert cluster.synced(PODS, T0 + 1000)
 
 
-def test_what_becomes_known_is_said(cluster):
+def test_resource_that_becomes_known_again_changes_the_registry(cluster):
     cluster.mark_lost(PODS, T0)
     cluster.mark_current(PODS, T0 + 1)
-    assert not cluster.take_changes().registry  # it was known all the time
+    assert not cluster.take_changes().registry  # it was known throughout
     cluster.mark_lost(PODS, T0 + 2)
     cluster.mark_current(PODS, T0 + 3 + BLIND_S)
     assert cluster.take_changes().registry
 
 
-def test_of_several_namespaces_every_one_must_be_listed():
+def test_every_watched_namespace_must_be_listed():
     cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
     cluster.replace(PODS, "ai", [], T0)
     assert not cluster.synced(PODS, T0)
@@ -80,7 +80,7 @@ def test_of_several_namespaces_every_one_must_be_listed():
     assert cluster.synced(NODES, T0)
 
 
-def test_of_a_namespace_that_is_not_watched_nothing_is_known(ref):
+def test_unwatched_namespace_is_unknown(ref):
     cluster = Cluster(["ai"], blind_s=BLIND_S)
     for resource in (PODS, REPLICASETS, SLICES):
         cluster.replace(resource, "ai", [], T0)
@@ -89,7 +89,7 @@ def test_of_a_namespace_that_is_not_watched_nothing_is_known(ref):
     assert cluster.endpoints("ml", "gateway", T0) is None
 
 
-def test_a_list_of_one_namespace_says_nothing_of_another(names, ref):
+def test_list_of_one_namespace_does_not_affect_another(names, ref):
     cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
     cluster.replace(PODS, "ai", [api.pod("s-0", owner=("StatefulSet", "s"))], T0)
     cluster.replace(PODS, "ml", [api.pod("s-0", "ml", owner=("StatefulSet", "s"))], T0)
@@ -98,7 +98,7 @@ def test_a_list_of_one_namespace_says_nothing_of_another(names, ref):
     assert cluster.pod(PodKey("ai", "s-0")) is not None
 
 
-def test_what_the_cluster_does_not_have_is_known_to_be_nothing(ref):
+def test_absent_kind_is_known_and_empty(ref):
     cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
     cluster.replace(ROLLOUTS, "ai", [api.rollout("chat")], T0)
     assert not cluster.synced(ROLLOUTS, T0)
@@ -109,7 +109,7 @@ def test_what_the_cluster_does_not_have_is_known_to_be_nothing(ref):
     assert [scalable.ref.namespace for scalable in cluster.scalables()] == ["ml"]
 
 
-def test_an_object_that_cannot_be_read_stays_what_it_was_and_harms_no_other(cluster, ref):
+def test_unreadable_object_keeps_its_last_state_and_affects_no_other(cluster, ref):
     bad = api.pod("chat-1", spec={"containers": 7})
     good = api.pod("chat-2")
     cluster.replace(PODS, None, [api.pod("chat-1"), good], T0)
@@ -119,7 +119,7 @@ def test_an_object_that_cannot_be_read_stays_what_it_was_and_harms_no_other(clus
     assert cluster.malformed == {"pods": 3}
     cluster.apply(PODS, "MODIFIED", bad, T0)
     assert cluster.malformed == {"pods": 4}
-    cluster.apply(PODS, "DELETED", bad, T0)  # its name is all that is needed
+    cluster.apply(PODS, "DELETED", bad, T0)  # a deletion needs only the name
     assert cluster.pod(PodKey("ai", "chat-1")) is None
     assert cluster.malformed == {"pods": 4}
     assert cluster.synced(PODS, T0)

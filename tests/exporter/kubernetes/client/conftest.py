@@ -1,4 +1,4 @@
-"""The fake API, the real client against it, a manual clock, and a store that records its calls."""
+"""Runs the real client against the fake API server, with a manual clock and a store that records its calls."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from tests.fakes.kubernetes import PATIENCE_S, serving, write_kubeconfig
 
 
 class Turn:
-    """Something changed: whoever waits for something looks again."""
+    """Wakes every waiter after a change, so that it checks its condition again."""
 
     def __init__(self):
         self._event = asyncio.Event()
@@ -22,14 +22,14 @@ class Turn:
         self._event.set()
         self._event = asyncio.Event()
 
-    async def until(self, true):
+    async def until(self, condition):
         async with asyncio.timeout(PATIENCE_S):
-            while not true():
+            while not condition():
                 await self._event.wait()
 
 
 class HandClock:
-    """Speaks `exporter.clock.Clock`; time passes when the test says so. slept: how long each sleep was to be."""
+    """Implements `exporter.clock.Clock`; only the test advances the time. slept: the seconds of each sleep."""
 
     def __init__(self, turn):
         self.time = 1000.0
@@ -57,35 +57,35 @@ class HandClock:
                 sleeper.set_result(None)
 
     async def asleep(self):
-        """Wait until the reflector sleeps; for how long it means to."""
+        """Waits until the reflector sleeps. Returns the seconds of that sleep."""
         await self._turn.until(lambda: any(not sleeper.done() for _, sleeper in self._sleepers))
         return self.slept[-1]
 
     async def nap(self):
-        """The same, and let it sleep out."""
+        """Waits until the reflector sleeps and advances the clock past it. Returns the seconds."""
         seconds = await self.asleep()
         self.advance(seconds)
         return seconds
 
-    async def rush(self, true):
-        """Let everybody sleep out, again and again, until `true()`."""
+    async def rush(self, condition):
+        """Advances the clock past every sleep until `condition()`."""
 
         def asleep():
             return any(not sleeper.done() for _, sleeper in self._sleepers)
 
-        while not true():
-            await self._turn.until(lambda: true() or asleep())
+        while not condition():
+            await self._turn.until(lambda: condition() or asleep())
             if asleep():
                 self.advance(max(when for when, _ in self._sleepers) - self.time)
 
 
-class Remembered:
-    """Speaks `Store`. `names` is what it holds; `log` what it was told, in words; `told` what people were."""
+class RecordingStore:
+    """Implements `Store`. names: of the objects it holds; log: (call, time); problems: None once solved."""
 
     def __init__(self, turn):
         self.held = {}
         self.log = []
-        self.published = []
+        self.problems = []
         self._turn = turn
 
     def parse(self, resource, documents):
@@ -95,36 +95,36 @@ class Remembered:
         self.held = {key: d for key, d in self.held.items() if namespace not in {None, key[0]}}
         for document in kept:
             self._put(document)
-        self._note("replace", now)
+        self._record("replace", now)
 
     def apply(self, resource, happened, document, now):
         if happened == "DELETED":
             self.held.pop(self._key(document))
         else:
             self._put(document)
-        self._note(happened, now)
+        self._record(happened, now)
 
     def mark_current(self, resource, now):
-        self._note("heard", now)
+        self._record("current", now)
 
     def mark_lost(self, resource, now):
-        self._note("lost", now)
+        self._record("lost", now)
 
     def mark_absent(self, resource, now):
         self.held.clear()
-        self._note("absent", now)
+        self._record("absent", now)
 
-    def tell(self, resource, namespace, problem):
-        self.published.append(problem)
+    def report(self, resource, namespace, problem):
+        self.problems.append(problem)
         self._turn.changed()
 
     @property
     def names(self):
         return sorted(name for _, name in self.held)
 
-    def said(self, word):
-        """At which times."""
-        return [at for what, at in self.log if what == word]
+    def times_of(self, call):
+        """Returns the times of this call."""
+        return [at for name, at in self.log if name == call]
 
     def _put(self, document):
         self.held[self._key(document)] = document
@@ -133,13 +133,13 @@ class Remembered:
     def _key(document):
         return document["metadata"].get("namespace"), document["metadata"]["name"]
 
-    def _note(self, what, now):
-        self.log.append((what, now))
+    def _record(self, call, now):
+        self.log.append((call, now))
         self._turn.changed()
 
 
-class Unscattered(Random):
-    """Delays in full, and the shortest of watches."""
+class NoJitter(Random):
+    """Returns the longest delays and the shortest watches."""
 
     def uniform(self, low, high):
         return high
@@ -160,7 +160,7 @@ def clock(turn):
 
 @pytest.fixture
 def store(turn):
-    return Remembered(turn)
+    return RecordingStore(turn)
 
 
 @pytest.fixture
@@ -171,12 +171,12 @@ async def fake():
 
 @pytest.fixture
 async def connected(tmp_path, fake):
-    """`await connected(patience, token=…)`: the real client, to the fake through a kubeconfig file."""
+    """`await connected(patience, token=…)`: the real client, connected to the fake through a kubeconfig file."""
     clients = []
 
     async def connect_to(patience=TIME_LIMITS, token=None):
         file = write_kubeconfig(tmp_path / "kubeconfig", fake.url, token=token)
-        client = await connect(str(file), None, Unscattered(), patience)
+        client = await connect(str(file), None, NoJitter(), patience)
         clients.append(client)
         return client
 
@@ -192,14 +192,14 @@ async def client(connected):
 
 @pytest.fixture
 def following(store, clock, client):
-    """`async with following(PODS, "ai"):` a reflector beside the test, keeping `store` up to date by `clock`."""
+    """`async with following(PODS, "ai"):` runs a reflector that keeps `store` up to date by `clock`."""
 
     @asynccontextmanager
     async def beside(resource=PODS, *namespaces, api=None):
-        deaf = set()
+        lost = set()
         tasks = [
             asyncio.create_task(
-                Reflector(api or client, resource, namespace, store, clock, store.tell, Unscattered(), deaf).follow()
+                Reflector(api or client, resource, namespace, store, clock, store.report, NoJitter(), lost).follow()
             )
             for namespace in namespaces or (None,)
         ]
@@ -219,7 +219,7 @@ def following(store, clock, client):
 
 @pytest.fixture
 def up_to_date(fake, store, turn):
-    """`await up_to_date("chat-0")`: wait until one watch is open and the store holds exactly these."""
+    """`await up_to_date("chat-0")` waits until one watch is open and the store holds exactly these objects."""
 
     async def wait(*names, watching=1):
         await turn.until(lambda: store.names == sorted(names))

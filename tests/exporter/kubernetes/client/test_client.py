@@ -1,4 +1,4 @@
-"""One question at a time: what the client asks, and what it makes of the answers."""
+"""The client sends single list and watch requests and reads their responses."""
 
 import asyncio
 from contextlib import aclosing
@@ -13,21 +13,21 @@ from tests.fakes.objects import node, pod, replicaset, scaled_object
 
 
 async def first(watch, count):
-    """The first so many items of a watch, which is then closed."""
-    found = []
+    """Returns the first `count` items of a watch and closes it."""
+    received = []
     async with aclosing(watch) as items:
         async for item in items:
-            found.append(item)
-            if len(found) == count:
+            received.append(item)
+            if len(received) == count:
                 break
-    return found
+    return received
 
 
 def named(documents):
     return [document["metadata"]["name"] for document in documents]
 
 
-async def test_a_list_is_read_page_by_page(fake, client):
+async def test_list_is_read_page_by_page(fake, client):
     fake.put(*(pod(f"chat-{n}") for n in range(5)))
     fake.page_objects = 2
     pages = [await client.page(PODS, None, "")]
@@ -38,14 +38,14 @@ async def test_a_list_is_read_page_by_page(fake, client):
     assert {"250"} == {a.query["limit"] for a in fake.requests}
 
 
-async def test_a_namespace_is_listed_alone_and_nodes_are_of_none(fake, client):
+async def test_list_is_of_one_namespace_and_nodes_have_none(fake, client):
     fake.put(pod("chat-0", "ai"), pod("chat-0", "lab"), node("node-1"))
     page = await client.page(PODS, "lab", "")
     assert [document["metadata"]["namespace"] for document in page.items] == ["lab"]
     assert named((await client.page(NODES, "lab", "")).items) == ["node-1"]
 
 
-async def test_the_bookkeeping_of_kubectl_is_left_out_of_lists(fake, client):
+async def test_managed_fields_are_removed_from_lists(fake, client):
     fake.put(pod("chat-0"))
     [document] = (await client.page(PODS, None, "")).items
     assert "managedFields" not in document["metadata"]
@@ -58,7 +58,7 @@ async def test_every_resource_can_be_listed_and_watched(fake, client, resource):
     assert url(resource, "ai").startswith(resource.path)
 
 
-async def test_only_metadata_is_asked_for_where_that_is_all_we_want(fake, client):
+async def test_only_metadata_is_requested_for_kinds_that_need_no_more(fake, client):
     fake.put(replicaset("chat-1", owner=("Deployment", "chat")))
     [listed] = (await client.page(REPLICASETS, None, "")).items
     _, event = await first(client.watch(REPLICASETS, None, "1000"), 2)
@@ -67,7 +67,7 @@ async def test_only_metadata_is_asked_for_where_that_is_all_we_want(fake, client
     assert listed["metadata"]["ownerReferences"][0]["name"] == "chat"
 
 
-async def test_a_watch_begins_with_opened_and_tells_what_came_after_its_version(fake, client):
+async def test_watch_begins_with_opened_and_has_the_events_after_its_version(fake, client):
     fake.put(pod("old-0"))
     since = fake.version
     fake.put(pod("new-0"))
@@ -78,15 +78,15 @@ async def test_a_watch_begins_with_opened_and_tells_what_came_after_its_version(
     assert (deleted.type, deleted.document["metadata"]["name"], deleted.version) == ("DELETED", "old-0", "1003")
 
 
-async def test_what_a_watch_asks_for(fake, client):
+async def test_watch_has_these_query_parameters(fake, client):
     await first(client.watch(PODS, None, "1000"), 1)
-    [asked] = fake.requests
+    [request] = fake.requests
     expected = {"watch": "true", "resourceVersion": "1000", "allowWatchBookmarks": "true", "timeoutSeconds": "240"}
-    assert expected == asked.query
-    assert asked.headers["User-Agent"].startswith("tidegate/")
+    assert expected == request.query
+    assert request.headers["User-Agent"].startswith("tidegate/")
 
 
-async def test_an_object_of_three_megabytes_is_one_line(fake, client):
+async def test_object_of_three_megabytes_is_one_line(fake, client):
     fake.put(pod("chat-0", metadata={"annotations": {"long": "x" * 3_000_000}}))
     _, event = await first(client.watch(PODS, None, "1000"), 2)
     assert len(event.document["metadata"]["annotations"]["long"]) == 3_000_000
@@ -95,7 +95,7 @@ async def test_an_object_of_three_megabytes_is_one_line(fake, client):
 @pytest.mark.parametrize(
     "line", [b"<html>", b"7", b'{"type":"ADDED"}', b'{"type":"ADDED","object":7}', b"\xff\xfe", b"[" * 100_000]
 )
-async def test_a_line_that_cannot_be_read_costs_the_line(fake, client, line):
+async def test_unreadable_line_costs_only_itself(fake, client, line):
     watch = client.watch(PODS, None, fake.version)
     assert await anext(watch) == OPENED
     await fake.until(lambda: fake.watching == 1)
@@ -109,7 +109,7 @@ async def test_a_line_that_cannot_be_read_costs_the_line(fake, client, line):
 
 
 @pytest.mark.parametrize("mid_line", [True, False])
-async def test_a_watch_that_is_cut_ends_and_half_a_line_is_nothing(fake, client, mid_line):
+async def test_interrupted_watch_ends_and_drops_a_partial_line(fake, client, mid_line):
     watch = client.watch(PODS, None, fake.version)
     assert await anext(watch) == OPENED
     await fake.until(lambda: fake.watching == 1)
@@ -119,7 +119,7 @@ async def test_a_watch_that_is_cut_ends_and_half_a_line_is_nothing(fake, client,
     assert [item async for item in watch] == []
 
 
-async def test_a_watch_that_says_nothing_for_too_long_ends(fake, connected):
+async def test_silent_watch_ends(fake, connected):
     client = await connected(TimeLimits(silence_s=0.2))
     fake.put(pod("chat-0"))
     watch = client.watch(PODS, None, "1000")
@@ -129,7 +129,7 @@ async def test_a_watch_that_says_nothing_for_too_long_ends(fake, connected):
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_server_that_takes_the_request_and_says_nothing_is_a_failure(fake, connected, verb):
+async def test_server_that_accepts_a_request_and_does_not_respond_is_a_failure(fake, connected, verb):
     client = await connected(TimeLimits(answer_s=0.2))
     fake.hang()
     with pytest.raises(ApiFailure, match=f"^{verb} pods of namespace ai: no answer within 0.2 s$") as caught:
@@ -137,14 +137,14 @@ async def test_a_server_that_takes_the_request_and_says_nothing_is_a_failure(fak
     assert caught.value.status is None
 
 
-async def test_a_list_that_is_slow_is_waited_for(fake, client):
+async def test_slow_list_is_awaited(fake, client):
     fake.put(pod("chat-0"))
     fake.slow_lists(0.1)
     assert named((await client.page(PODS, None, "")).items) == ["chat-0"]
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-async def test_a_forgotten_version_is_gone_whichever_way_it_is_said(fake, client, in_stream):
+async def test_expired_version_is_gone_as_event_and_as_status(fake, client, in_stream):
     fake.gone_in_stream = in_stream
     fake.put(pod("chat-0"))
     fake.compact()
@@ -152,7 +152,7 @@ async def test_a_forgotten_version_is_gone_whichever_way_it_is_said(fake, client
         await first(client.watch(PODS, None, "1000"), 2)
 
 
-async def test_the_rest_of_a_forgotten_list_is_gone(fake, client):
+async def test_rest_of_an_expired_list_is_gone(fake, client):
     fake.put(pod("chat-0"), pod("chat-1"))
     fake.page_objects = 1
     page = await client.page(PODS, None, "")
@@ -161,7 +161,7 @@ async def test_the_rest_of_a_forgotten_list_is_gone(fake, client):
         await client.page(PODS, None, page.after)
 
 
-async def test_a_kind_that_the_cluster_does_not_have_is_absent(fake, client):
+async def test_kind_that_is_not_installed_is_not_found(fake, client):
     fake.uninstall(SCALEDOBJECTS)
     with pytest.raises(NotFound, match=r"^list scaledobjects\.keda\.sh of all namespaces: HTTP 404"):
         await client.page(SCALEDOBJECTS, None, "")
@@ -172,37 +172,37 @@ async def test_a_kind_that_the_cluster_does_not_have_is_absent(fake, client):
 
 
 @pytest.mark.parametrize(("namespace", "role"), [(None, "ClusterRole"), ("ai", "Role in ai")])
-async def test_a_refusal_says_what_to_give_whom(fake, client, namespace, role):
+async def test_refusal_names_the_role_and_the_user(fake, client, namespace, role):
     fake.forbid(SCALEDOBJECTS)
     with pytest.raises(Forbidden) as caught:
         await client.page(SCALEDOBJECTS, namespace, "")
-    wanted = f'a {role} with apiGroups ["keda.sh"], resources ["scaledobjects"], verbs ["list", "watch"]'
-    assert wanted in caught.value.detail
+    expected = f'a {role} with apiGroups ["keda.sh"], resources ["scaledobjects"], verbs ["list", "watch"]'
+    assert expected in caught.value.detail
     assert 'User "system:serviceaccount:tidegate:tidegate" cannot list' in caught.value.detail
 
 
-async def test_an_overloaded_server_says_how_long_to_leave_it_alone(fake, client):
+async def test_overloaded_server_sets_the_retry_delay(fake, client):
     fake.fail(PODS, 429, retry_after=7)
     with pytest.raises(ApiFailure, match="HTTP 429: the API server says: a fake failure 429") as caught:
         await client.page(PODS, None, "")
     assert (caught.value.status, caught.value.retry_after_s) == (429, 7.0)
 
 
-async def test_a_connection_that_is_dropped_is_a_failure_with_words(fake, client):
+async def test_dropped_connection_is_a_failure_with_a_cause(fake, client):
     fake.refuse()
     with pytest.raises(ApiFailure, match=r"^list pods of all namespaces: .+") as caught:
         await client.page(PODS, None, "")
     assert caught.value.status is None
 
 
-async def test_the_kubeconfig_token_is_sent_and_a_wrong_one_says_so(fake, connected):
+async def test_kubeconfig_token_is_sent_and_a_wrong_one_is_reported(fake, connected):
     fake.tokens = {"right"}
     assert (await (await connected(token="right")).page(PODS, None, "")).items == []
     with pytest.raises(ApiFailure, match="HTTP 401, it does not know us: is the token"):
         await (await connected(token="wrong")).page(PODS, None, "")
 
 
-async def test_a_watch_that_is_cancelled_lets_go_of_its_connection(fake, client):
+async def test_cancelled_watch_closes_its_connection(fake, client):
     async def follow():
         async with aclosing(client.watch(PODS, None, fake.version)) as items:
             async for _ in items:
@@ -216,7 +216,7 @@ async def test_a_watch_that_is_cancelled_lets_go_of_its_connection(fake, client)
     await fake.until(lambda: fake.watching == 0)
 
 
-async def test_a_hundred_and_twenty_watches_leave_room_for_a_list(fake, client):
+async def test_hundred_and_twenty_watches_leave_room_for_a_list(fake, client):
     watches = [client.watch(PODS, None, fake.version) for _ in range(120)]
     assert [await anext(watch) for watch in watches] == [OPENED] * 120
     assert (await client.page(PODS, None, "")).items == []
@@ -224,7 +224,7 @@ async def test_a_hundred_and_twenty_watches_leave_room_for_a_list(fake, client):
         await watch.aclose()
 
 
-async def test_the_fake_says_that_it_is_one(fake):
+async def test_fake_identifies_itself_as_a_fake(fake):
     async with aiohttp.ClientSession() as session, session.get(f"{fake.url}/version") as response:
         assert response.headers["Server"] == "fake-kubernetes"
         assert (await response.json())["gitVersion"] == "v1.37.0-fake"

@@ -1,4 +1,4 @@
-"""Who we are and where the API is: a pod's ServiceAccount, a kubeconfig file, and what is said when neither will do."""
+"""The client finds the API and its credentials in a pod's ServiceAccount or a kubeconfig file, or reports why not."""
 
 import datetime as dt
 import json
@@ -20,8 +20,8 @@ from tests.fakes.objects import pod
 
 
 @pytest.fixture(autouse=True)
-def _nowhere(monkeypatch, tmp_path):
-    """This machine is no pod, and has no kubeconfig of its own."""
+def _no_credentials(monkeypatch, tmp_path):
+    """Removes every trace of a pod or a kubeconfig from the environment."""
     for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -34,7 +34,7 @@ def authority():
 
 @pytest.fixture
 async def cluster(authority):
-    """The fake behind TLS, as the API is inside a cluster."""
+    """Runs the fake behind TLS, like the API inside a cluster."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     async with serving(ssl_context=context) as fake:
@@ -43,7 +43,7 @@ async def cluster(authority):
 
 @pytest.fixture
 def account(tmp_path, authority, cluster, monkeypatch):
-    """The files and variables that kubelet gives a pod."""
+    """Writes the files and sets the variables that kubelet gives a pod."""
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
     (tmp_path / "token").write_text("first", encoding="utf-8")
@@ -53,7 +53,7 @@ def account(tmp_path, authority, cluster, monkeypatch):
 
 @pytest.fixture
 async def reach():
-    """`await reach(kubeconfig, context, …)`: a client that is closed at the end."""
+    """`await reach(kubeconfig, context, …)` connects a client that is closed at the end of the test."""
     clients = []
 
     async def connected(kubeconfig=None, context=None, **more):
@@ -68,9 +68,9 @@ async def reach():
 
 @pytest.fixture
 def later(monkeypatch):
-    """`later(minutes=2)`: the clock by which the official client reads the token again."""
+    """`later(minutes=2)` advances the clock by which the official client reads the token again."""
 
-    class Wound(dt.datetime):
+    class ShiftedDatetime(dt.datetime):
         ahead = dt.timedelta()
 
         @classmethod
@@ -78,24 +78,24 @@ def later(monkeypatch):
             return super().now(tz) + cls.ahead
 
     class Module:
-        datetime = Wound
+        datetime = ShiftedDatetime
         timedelta = dt.timedelta
 
     monkeypatch.setattr(incluster_config, "datetime", Module)
 
-    def wind(**much):
-        Wound.ahead += dt.timedelta(**much)
+    def advance(**delta):
+        ShiftedDatetime.ahead += dt.timedelta(**delta)
 
-    return wind
+    return advance
 
 
-async def test_a_pod_is_its_service_account(cluster, account, reach):
+async def test_pod_uses_its_service_account(cluster, account, reach):
     cluster.tokens = {"first"}
     client = await reach(account=account)
     assert (await client.page(PODS, None, "")).items == []
 
 
-async def test_a_token_that_kubelet_rotates_is_read_again_within_a_minute(cluster, account, reach, later):
+async def test_rotated_token_is_read_again_within_a_minute(cluster, account, reach, later):
     cluster.tokens = {"first"}
     client = await reach(account=account)
     await client.page(PODS, None, "")
@@ -105,7 +105,7 @@ async def test_a_token_that_kubelet_rotates_is_read_again_within_a_minute(cluste
     assert (await client.page(PODS, None, "")).items == []
 
 
-async def test_a_token_that_is_gone_when_it_is_read_again_is_a_failure_of_that_request(cluster, account, reach, later):
+async def test_missing_token_fails_only_the_request_that_reads_it(cluster, account, reach, later):
     client = await reach(account=account)
     (account / "token").unlink()
     later(seconds=61)
@@ -115,7 +115,7 @@ async def test_a_token_that_is_gone_when_it_is_read_again_is_a_failure_of_that_r
     assert (await client.page(PODS, None, "")).items == []
 
 
-async def test_an_api_that_another_authority_signed_is_not_believed(account, reach):
+async def test_api_server_with_a_foreign_certificate_is_refused(account, reach):
     trustme.CA().cert_pem.write_to_path(str(account / "ca.crt"))
     client = await reach(account=account)
     with pytest.raises(ApiFailure, match="certificate verify failed"):
@@ -123,46 +123,46 @@ async def test_an_api_that_another_authority_signed_is_not_believed(account, rea
 
 
 @pytest.mark.parametrize("file", ["token", "ca.crt"])
-async def test_a_service_account_without_its_files_cannot_connect(account, reach, file):
+async def test_service_account_without_its_files_cannot_connect(account, reach, file):
     (account / file).unlink()
     with pytest.raises(CannotConnect, match=r"ServiceAccount in .*automountServiceAccountToken"):
         await reach(account=account)
 
 
-async def test_a_ca_file_that_is_none_cannot_connect(account, reach):
+async def test_invalid_ca_file_cannot_connect(account, reach):
     (account / "ca.crt").write_text("not a certificate", encoding="utf-8")
     with pytest.raises(CannotConnect, match=r"certificates for https://127\.0\.0\.1"):
         await reach(account=account)
 
 
-async def test_a_kubeconfig_is_preferred_to_the_service_account(cluster, account, reach, tmp_path):
+async def test_kubeconfig_is_preferred_to_the_service_account(cluster, account, reach, tmp_path):
     async with serving() as other:
         client = await reach(write_kubeconfig(tmp_path / "kubeconfig", other.url), account=account)
         await client.page(PODS, None, "")
         assert (len(other.requests), len(cluster.requests)) == (1, 0)
 
 
-async def test_outside_a_cluster_the_kubeconfig_of_the_environment_is_used(reach, tmp_path, monkeypatch):
+async def test_kubeconfig_of_the_environment_is_used_outside_a_cluster(reach, tmp_path, monkeypatch):
     async with serving() as fake:
         monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "theirs", fake.url)))
         await (await reach()).page(PODS, None, "")
         assert len(fake.requests) == 1
 
 
-async def test_with_nothing_to_go_by_both_places_are_named(reach):
+async def test_error_without_any_credentials_names_both_sources(reach):
     with pytest.raises(
         CannotConnect, match=r"KUBERNETES_SERVICE_HOST is not set\), and .*/\.kube/config: no such file"
     ):
         await reach()
 
 
-async def test_a_file_that_is_not_there_is_named(reach, tmp_path):
+async def test_missing_kubeconfig_is_named(reach, tmp_path):
     with pytest.raises(CannotConnect, match=f"^{tmp_path}/nowhere: no such file$"):
         await reach(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "cause"),
     [
         ("", "kubeconfig"),
         ("[1, 2]", "kubeconfig"),
@@ -171,23 +171,23 @@ async def test_a_file_that_is_not_there_is_named(reach, tmp_path):
         ("current-context: x\ncontexts: []\nclusters: []", "object with name x"),
     ],
 )
-async def test_a_file_that_is_no_kubeconfig_says_why(reach, tmp_path, text, words):
+async def test_invalid_kubeconfig_has_the_cause(reach, tmp_path, text, cause):
     file = tmp_path / "kubeconfig"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(CannotConnect, match=f"^{file}: (.|\n)*{words}"):
+    with pytest.raises(CannotConnect, match=f"^{file}: (.|\n)*{cause}"):
         await reach(file)
 
 
-async def test_a_context_that_the_file_does_not_have_is_named(reach, tmp_path):
+async def test_missing_context_is_named(reach, tmp_path):
     file = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     with pytest.raises(CannotConnect, match="prod"):
         await reach(file, "prod")
 
 
-# The client's own use of a function that Python 3.12 warns of; as an error, the client takes it for a failed plugin.
+# The official client uses a function that Python 3.12 deprecates. As an error it would look like a failed plugin.
 @pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
-async def test_a_token_from_an_exec_plugin_is_fetched_again_when_it_has_expired(reach, tmp_path):
-    """The plugin counts its calls, and its tokens are out of date as soon as they are given."""
+async def test_expired_token_of_an_exec_plugin_is_fetched_again(reach, tmp_path):
+    """The plugin counts its calls; its tokens have expired when it returns them."""
     plugin = tmp_path / "plugin.py"
     plugin.write_text(
         "import json, pathlib, sys\n"
@@ -216,7 +216,7 @@ async def test_a_token_from_an_exec_plugin_is_fetched_again_when_it_has_expired(
         assert (await client.page(PODS, None, "")).items == []
 
 
-def test_nobody_pays_for_the_official_client_who_does_not_connect():
+def test_official_client_is_imported_only_to_connect():
     code = (
         "import sys, exporter.kubernetes.client, exporter.kubernetes.reflector;"
         "print([m for m in sys.modules if m.split('.')[0] == 'kubernetes'])"
@@ -225,7 +225,7 @@ def test_nobody_pays_for_the_official_client_who_does_not_connect():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_daemon_in_another_process_reaches_a_fake_in_a_thread(tmp_path):
+def test_daemon_in_another_process_reaches_a_fake_in_a_thread(tmp_path):
     code = (
         "import asyncio, json, random, sys\n"
         "from exporter.kubernetes.client import connect\n"

@@ -1,4 +1,4 @@
-"""A Lease over the wire: read, made, replaced, and who comes second is told so."""
+"""The client reads, creates and replaces a Lease; the second of two concurrent writes is a conflict."""
 
 import pytest
 
@@ -9,27 +9,27 @@ AT = ("tidegate", "tidegate")
 MINE = Lease("a_1", "10.0.0.7:8444", 15.0, 1000.25, 1002.5, 3)
 
 
-async def test_a_lease_that_is_written_is_read_as_it_was(fake, client):
+async def test_written_lease_is_read_unchanged(fake, client):
     assert await client.lease(*AT) is None
-    made = await client.write_lease(*AT, MINE)
-    assert made == MINE._replace(version=made.version)
-    assert await client.lease(*AT) == made
-    later = await client.write_lease(*AT, made._replace(renewed_at=1004.5))
-    assert (later.renewed_at, later.version != made.version) == (1004.5, True)
+    created = await client.write_lease(*AT, MINE)
+    assert created == MINE._replace(version=created.version)
+    assert await client.lease(*AT) == created
+    later = await client.write_lease(*AT, created._replace(renewed_at=1004.5))
+    assert (later.renewed_at, later.version != created.version) == (1004.5, True)
     assert fake.lease_writes == [(*AT, "a_1")] * 2
 
 
-async def test_of_two_who_write_at_once_the_second_is_told(client):
-    seen = await client.write_lease(*AT, MINE)
-    await client.write_lease(*AT, seen._replace(holder="b_1"))
-    for late in (seen._replace(holder="c_1"), MINE):  # one that replaces what is no more, one that makes it anew
+async def test_second_of_two_concurrent_writes_is_a_conflict(client):
+    first = await client.write_lease(*AT, MINE)
+    await client.write_lease(*AT, first._replace(holder="b_1"))
+    for late in (first._replace(holder="c_1"), MINE):  # a replacement of an outdated version, and a second creation
         with pytest.raises(ApiFailure) as caught:
             await client.write_lease(*AT, late)
         assert caught.value.status == 409
     assert (await client.lease(*AT)).holder == "b_1"
 
 
-async def test_what_rbac_does_not_allow_is_said_with_the_right_to_it(fake, client):
+async def test_forbidden_read_names_the_missing_permission(fake, client):
     fake.fail("Lease", 403)
     with pytest.raises(Forbidden) as caught:
         await client.lease(*AT)
@@ -38,7 +38,7 @@ async def test_what_rbac_does_not_allow_is_said_with_the_right_to_it(fake, clien
     )
 
 
-def test_its_document_is_the_apis_own():
+def test_document_has_the_form_of_the_api():
     assert document(*AT, MINE._replace(version="7")) == {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -72,11 +72,11 @@ def test_its_document_is_the_apis_own():
         ),
     ],
 )
-def test_what_a_lease_does_not_say_is_blank(body, lease):
+def test_missing_or_invalid_fields_are_blank(body, lease):
     assert read("get lease", body) == lease
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"7", b"{}", b"[" * 9999, b'{"metadata": {}}'])
-def test_what_is_no_lease_is_said_to_be_none(body):
+def test_malformed_lease_is_a_failure(body):
     with pytest.raises(ApiFailure, match="get lease ai/t: no Lease"):
         read("get lease ai/t", body)

@@ -1,4 +1,4 @@
-"""A list of thousands is held as what is kept of it, never as the API's own JSON."""
+"""A long list is held as decoded records and never as the API's JSON."""
 
 import json
 import tracemalloc
@@ -22,7 +22,7 @@ class Ended(Exception):  # noqa: N818 - it ends the test's loop
 
 
 class Lists:
-    """An API with so many pages of pods; it records the bytes held whenever a page is asked for."""
+    """Serves PAGES pages of pods; records the allocated bytes at each request."""
 
     def __init__(self):
         self.held_bytes = []
@@ -41,12 +41,12 @@ class Lists:
         yield
 
 
-class Hand:
+class FixedClock:
     def now(self):
         return 1000.0
 
     async def sleep(self, seconds):
-        raise AssertionError("nobody sleeps here")
+        raise AssertionError("the reflector must not sleep")
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def traced():
 async def test_pages_of_a_list_are_trimmed_as_they_arrive():
     lists, cluster = Lists(), Cluster(blind_s=60.0)
     with pytest.raises(Ended):
-        await Reflector(lists, PODS, None, cluster, Hand(), lambda *_: None, Random(1)).follow()
+        await Reflector(lists, PODS, None, cluster, FixedClock(), lambda *_: None, Random(1)).follow()
     assert len(lists.held_bytes) == PAGES
-    # Between two questions at most the last page is held raw, whatever came before.
+    # Between two requests, at most the last page is held as JSON.
     assert max(lists.held_bytes) - lists.held_bytes[0] < 2 * PAGE_BYTES
     assert cluster.pod(PodKey("ai", "p-0-0")) is not None
     assert cluster.pod(PodKey("ai", f"p-{PAGES - 1}-{PODS_EACH - 1}")) is not None

@@ -1,4 +1,4 @@
-"""Bytes of an API server, or of whoever stands in its place: they are read, or it is said that they cannot be."""
+"""Any bytes in the place of an API response are read, or are a failure with a cause."""
 
 import json
 
@@ -21,7 +21,7 @@ anything = st.recursive(
 
 
 def shaped(*keys):
-    """A mapping with some of these keys, and anything as their values."""
+    """Returns a strategy for mappings with some of these keys and any values."""
     return st.fixed_dictionaries({}, optional=dict.fromkeys(keys, anything))
 
 
@@ -37,7 +37,7 @@ events = st.fixed_dictionaries(
 
 
 @given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line and line.strip())), st.data())
-def test_lines_are_the_same_however_they_are_cut(lines, data):
+def test_lines_do_not_depend_on_the_chunks(lines, data):
     whole = b"".join(line + b"\n" for line in lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     reader, found = Lines(), []
@@ -46,19 +46,19 @@ def test_lines_are_the_same_however_they_are_cut(lines, data):
     assert found == lines
 
 
-def test_an_empty_line_is_no_line():
+def test_empty_line_is_no_line():
     assert Lines().feed(b"\n \n{}\n") == [b"{}"]
 
 
 @given(lists | anything)
-def test_an_answer_is_a_page_or_a_failure(answer):
+def test_any_json_is_a_page_or_a_failure(answer):
     body = json.dumps(answer).encode()
     try:
         page = protocol.page(LIST, body)
     except ApiFailure as failed:
-        page, said = None, failed.detail
+        page, detail = None, failed.detail
     if page is None:
-        assert said.startswith("list pods of all namespaces: ")
+        assert detail.startswith("list pods of all namespaces: ")
     else:
         assert isinstance(page, ListPage)
         assert all(isinstance(item, dict) for item in page.items)
@@ -66,45 +66,45 @@ def test_an_answer_is_a_page_or_a_failure(answer):
 
 
 @given(st.binary())
-def test_bytes_are_a_page_or_a_failure(body):
+def test_any_bytes_are_a_failure(body):
     with pytest.raises(ApiFailure, match=r"^list pods of all namespaces: "):
         protocol.page(LIST, body)
 
 
 @given(events | anything)
-def test_a_line_is_an_event_or_garbled_or_the_end(line):
+def test_line_is_an_event_or_garbled_or_the_end(line):
     try:
         event = protocol.event(WATCH, json.dumps(line).encode())
     except ApiFailure as failed:
-        event, said = None, failed.detail
+        event, detail = None, failed.detail
     if event is None:
-        assert said.startswith(("watch pods of namespace ai: HTTP ", "watch pods of namespace ai: an error"))
+        assert detail.startswith(("watch pods of namespace ai: HTTP ", "watch pods of namespace ai: an error"))
     else:
         assert isinstance(event, Event | Garbled)
         assert isinstance(event, Garbled) or isinstance(event.version, str)
 
 
 @given(st.integers(100, 599), st.none() | st.text(), st.binary() | anything.map(lambda body: json.dumps(body).encode()))
-def test_every_status_is_a_failure_with_words(status, retry_after, body):
+def test_every_status_is_a_failure_with_a_cause(status, retry_after, body):
     failure = protocol.failure(WATCH, WATCH.permission, status, body, retry_after)
     assert failure.status == status
     assert failure.detail.startswith(f"watch pods of namespace ai: HTTP {status}")
 
 
-def test_no_items_are_written_as_null_by_some():
+def test_null_items_are_an_empty_list():
     assert protocol.page(LIST, b'{"items":null,"metadata":{"resourceVersion":"5"}}') == ListPage([], "5", "")
 
 
-def test_an_item_that_is_no_object_stays_one_malformed_document():
+def test_item_that_is_no_object_stays_one_malformed_document():
     body = b'{"items":[7,{"metadata":null}],"metadata":{"resourceVersion":"5"}}'
     assert protocol.page(LIST, body).items == [{}, {"metadata": None}]
 
 
-def test_the_end_of_a_watch_says_why():
+def test_error_event_of_a_watch_has_the_cause():
     line = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version"}}'
     with pytest.raises(Gone, match=r"^watch pods of namespace ai: HTTP 410: the API server says: too old resource ver"):
         protocol.event(WATCH, line)
 
 
-def test_what_belongs_to_no_namespace_is_asked_for_without_one():
+def test_cluster_scoped_resource_is_listed_without_a_namespace():
     assert str(ListRequest("list", NODES, "ai")) == "list nodes"

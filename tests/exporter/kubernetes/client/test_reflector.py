@@ -1,4 +1,4 @@
-"""A store that follows a cluster: the real client, the fake API, and what people and the store are told."""
+"""The reflector keeps a store in sync with the fake API through the real client."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from exporter.kubernetes.resources import NODES, PODS
 from tests.fakes.objects import node, pod
 
 
-async def test_what_is_there_is_listed_and_what_happens_is_told(fake, store, following, up_to_date):
+async def test_existing_objects_are_listed_and_changes_are_watched(fake, store, following, up_to_date):
     fake.put(pod("chat-0"), pod("chat-1"))
     async with following():
         await up_to_date("chat-0", "chat-1")
@@ -19,7 +19,7 @@ async def test_what_is_there_is_listed_and_what_happens_is_told(fake, store, fol
         fake.delete(pod("chat-0"))
         await up_to_date("chat-1", "chat-2")
     assert (fake.lists, len(fake.asked("watch"))) == (1, 1)
-    assert store.published == []
+    assert store.problems == []
 
 
 async def test_all_pages_are_one_list(fake, store, following, up_to_date):
@@ -27,10 +27,10 @@ async def test_all_pages_are_one_list(fake, store, following, up_to_date):
     fake.page_objects = 3
     async with following():
         await up_to_date(*(f"chat-{n}" for n in range(7)))
-    assert (len(store.said("replace")), len(fake.asked("list"))) == (1, 3)
+    assert (len(store.times_of("replace")), len(fake.asked("list"))) == (1, 3)
 
 
-async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(fake, store, following, up_to_date):
+async def test_ended_watch_resumes_from_the_last_event_without_a_list(fake, store, following, up_to_date):
     async with following():
         await up_to_date()
         fake.put(pod("chat-0"))
@@ -40,17 +40,17 @@ async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(f
         fake.put(pod("chat-1"))
         await up_to_date("chat-0", "chat-1")
     assert fake.lists == 1
-    assert [asked.version for asked in fake.asked("watch")] == ["1000", "1001"]
-    assert (store.said("lost"), store.published) == ([], [])
+    assert [request.version for request in fake.asked("watch")] == ["1000", "1001"]
+    assert (store.times_of("lost"), store.problems) == ([], [])
 
 
-async def test_a_bookmark_moves_the_point_to_resume_from(fake, store, turn, following, up_to_date):
+async def test_bookmark_moves_the_version_to_resume_from(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
-        fake.put(node("node-1"), node("node-2"))  # no news for who follows pods
-        heard = len(store.said("heard"))
+        fake.put(node("node-1"), node("node-2"))  # no events for a watch of pods
+        count = len(store.times_of("current"))
         fake.bookmark()
-        await turn.until(lambda: len(store.said("heard")) > heard)
+        await turn.until(lambda: len(store.times_of("current")) > count)
         fake.compact()
         fake.disconnect()
         await fake.until(lambda: len(fake.asked("watch")) == 2 and fake.watching == 1)
@@ -58,7 +58,7 @@ async def test_a_bookmark_moves_the_point_to_resume_from(fake, store, turn, foll
     assert fake.lists == 1
 
 
-async def test_half_a_line_is_told_whole_by_the_next_watch(fake, following, up_to_date):
+async def test_next_watch_repeats_an_interrupted_line(fake, following, up_to_date):
     fake.put(pod("chat-0"))
     async with following():
         await up_to_date("chat-0")
@@ -71,7 +71,7 @@ async def test_half_a_line_is_told_whole_by_the_next_watch(fake, following, up_t
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-async def test_a_version_that_is_forgotten_is_listed_anew(fake, store, clock, following, up_to_date, in_stream):
+async def test_expired_version_causes_a_new_list(fake, store, clock, following, up_to_date, in_stream):
     fake.gone_in_stream = in_stream
     fake.put(pod("chat-0"), pod("chat-1"))
     async with following():
@@ -87,7 +87,7 @@ async def test_a_version_that_is_forgotten_is_listed_anew(fake, store, clock, fo
     assert fake.lists == 2
 
 
-async def test_what_vanished_during_a_list_is_not_kept(fake, store, clock, following, up_to_date):
+async def test_object_deleted_during_a_list_is_not_kept(fake, store, clock, following, up_to_date):
     fake.put(*(pod(f"chat-{n}") for n in range(4)))
     fake.page_objects = 2
     fake.slow_lists(0.05)
@@ -99,7 +99,7 @@ async def test_what_vanished_during_a_list_is_not_kept(fake, store, clock, follo
     assert fake.lists == 1
 
 
-async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, following, up_to_date):
+async def test_expired_list_starts_again(fake, clock, following, up_to_date):
     fake.put(pod("chat-0"), pod("chat-1"))
     fake.page_objects = 1
     fake.slow_lists(0.05)
@@ -113,21 +113,21 @@ async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, followin
     assert fake.lists == 2
 
 
-async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, store, turn, following, up_to_date):
+async def test_unreadable_line_is_reported_and_causes_a_list(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
         fake.say(PODS, b"<html>a proxy in the way</html>")
         fake.put(pod("chat-0"))
         await up_to_date("chat-0")
-        assert len(store.published) == 1
-        assert "a proxy in the way" in store.published[0]
+        assert len(store.problems) == 1
+        assert "a proxy in the way" in store.problems[0]
         fake.disconnect()
-        await turn.until(lambda: len(store.published) == 2)
-    assert None is store.published[1]
+        await turn.until(lambda: len(store.problems) == 2)
+    assert None is store.problems[1]
     assert fake.lists == 2
 
 
-async def test_a_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, clock, following, up_to_date):
+async def test_unreadable_line_causes_a_list_also_after_an_error(fake, clock, following, up_to_date):
     async with following():
         await up_to_date()
         fake.say(PODS, b"<html>")
@@ -136,7 +136,7 @@ async def test_a_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, cloc
         await fake.until(lambda: fake.lists == 2)
 
 
-async def test_an_old_event_that_is_told_again_changes_nothing(fake, store, turn, following, up_to_date):
+async def test_repeated_old_event_changes_nothing(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
         fake.put(pod("chat-0"))
@@ -151,7 +151,7 @@ async def test_an_old_event_that_is_told_again_changes_nothing(fake, store, turn
     assert [what for what, _ in store.log if what.isupper()] == ["ADDED", "MODIFIED", "ADDED"]
 
 
-async def test_an_api_whose_versions_went_back_is_listed_anew(fake, store, clock, following, up_to_date):
+async def test_api_with_decreasing_versions_is_listed_again(fake, store, clock, following, up_to_date):
     fake.put(pod("chat-0"))
     async with following():
         await up_to_date("chat-0")
@@ -162,9 +162,9 @@ async def test_an_api_whose_versions_went_back_is_listed_anew(fake, store, clock
     assert fake.lists == 2
 
 
-async def test_an_object_without_a_version_is_handed_on_and_does_not_move_the_watch(following, store, clock, turn):
-    class Odd:
-        """Speaks `Api`: a watch whose events do not say where they are."""
+async def test_event_without_a_version_is_applied_and_does_not_move_the_watch(following, store, clock, turn):
+    class VersionlessApi:
+        """Implements `Api`: some events of its watch have no version."""
 
         def __init__(self):
             self.versions = []
@@ -179,14 +179,14 @@ async def test_an_object_without_a_version_is_handed_on_and_does_not_move_the_wa
             yield Event("ADDED", pod("chat-1"), "")
             await asyncio.Event().wait() if len(self.versions) > 1 else None
 
-    odd = Odd()
-    async with following(api=odd):
-        await turn.until(lambda: len(store.said("ADDED")) == 4)
-    assert odd.versions == ["opaque", "also opaque"]
+    api = VersionlessApi()
+    async with following(api=api):
+        await turn.until(lambda: len(store.times_of("ADDED")) == 4)
+    assert api.versions == ["opaque", "also opaque"]
     assert store.names == ["chat-0", "chat-1"]
 
 
-async def test_two_namespaces_are_followed_apart_and_heard_only_together(
+async def test_namespaces_are_watched_separately_and_are_current_only_together(
     fake, store, clock, turn, following, up_to_date
 ):
     fake.put(pod("chat-0", "ai"), pod("chat-9", "lab"), pod("chat-5", "elsewhere"))
@@ -195,25 +195,25 @@ async def test_two_namespaces_are_followed_apart_and_heard_only_together(
         clock.advance(GOOD_WATCH_S)
         fake.forbid(PODS)
         fake.disconnect()
-        await turn.until(lambda: len(store.published) == 2)
-        assert len(store.said("lost")) == 1
-        heard = len(store.said("heard"))
+        await turn.until(lambda: len(store.problems) == 2)
+        assert len(store.times_of("lost")) == 1
+        count = len(store.times_of("current"))
         fake.mend()
         clock.advance(REFUSED_DELAY_S)
-        await turn.until(lambda: len(store.published) == 4)
-        assert heard + 1 == len(store.said("heard"))
+        await turn.until(lambda: len(store.problems) == 4)
+        assert count + 1 == len(store.times_of("current"))
         fake.delete(pod("chat-9", "lab"))
         await up_to_date("chat-0", watching=2)
-    assert {"ai", "lab"} == {asked.namespace for asked in fake.requests}
+    assert {"ai", "lab"} == {request.namespace for request in fake.requests}
 
 
-async def test_nodes_are_followed_like_anything_else(fake, following, up_to_date):
+async def test_nodes_are_followed(fake, following, up_to_date):
     fake.put(node("node-1"))
     async with following(NODES):
         await up_to_date("node-1")
 
 
-async def test_following_ends_only_when_cancelled_and_leaves_no_watch_behind(fake, following, up_to_date):
+async def test_cancelled_reflector_leaves_no_watch_behind(fake, following, up_to_date):
     async with following():
         await up_to_date()
     await fake.until(lambda: fake.watching == 0)

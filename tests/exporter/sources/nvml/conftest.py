@@ -1,4 +1,4 @@
-"""A node without a GPU: a fake NVML, and a /proc whose processes are of the pods a test says."""
+"""Builds a node without a GPU: a fake NVML, and a /proc whose processes belong to the pods of a test."""
 
 import importlib.util
 from pathlib import Path
@@ -18,7 +18,7 @@ UIDS = {
     "embed-0": "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
     "stranger-0": "11111111-2222-3333-4444-555555555555",
 }
-KNOWN = {UIDS[pod]: PodKey("ai", pod) for pod in ("chat-0", "embed-0")}
+PODS = {UIDS[pod]: PodKey("ai", pod) for pod in ("chat-0", "embed-0")}
 
 
 @pytest.fixture(scope="session")
@@ -29,22 +29,22 @@ def fake():
 
 @pytest.fixture
 def proc(tmp_path):
-    """A node's /proc. `proc.runs(11, "chat-0")`; without a pod it is a process of the node itself."""
+    """A node's /proc. `proc.runs(11, "chat-0")` adds a process of a pod; without a pod it is a process of the node."""
     return Proc(tmp_path)
 
 
 @pytest.fixture
 def node(proc):
-    """`node(library)`: what reads it, with chat-0 and embed-0 known by name."""
+    """`node(library)`: an NvmlNode that knows the names of chat-0 and embed-0."""
 
-    def make(library, pods=KNOWN):
+    def make(library, pods=PODS):
         return NvmlNode(library, pods.get, proc.path)
 
     return make
 
 
 class Proc:
-    uids = {uid: pod.pod for uid, pod in KNOWN.items()}  # noqa: RUF012 - read only
+    uids = {uid: pod.pod for uid, pod in PODS.items()}  # noqa: RUF012 - read only
 
     def __init__(self, path):
         self.path = path
@@ -64,7 +64,7 @@ class Proc:
 
 @pytest.fixture(scope="session")
 def read_of(tmp_path_factory):
-    """`read_of(library)`: the read of a node whose /proc has process 11 of chat-0; for many examples in one test."""
+    """`read_of(library)`: the `read` of a node whose process 11 is of chat-0; for tests with many examples."""
     proc = Proc(tmp_path_factory.mktemp("proc"))
     proc.runs(11, "chat-0")
-    return lambda library: NvmlNode(library, KNOWN.get, proc.path).read
+    return lambda library: NvmlNode(library, PODS.get, proc.path).read

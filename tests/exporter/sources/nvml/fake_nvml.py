@@ -1,7 +1,7 @@
 # ruff: noqa: N802, N803 - the names are NVML's own
-"""A FAKE of `pynvml`: GPUs made of numbers, with NVML's function names, return codes and oddities. No driver is asked.
+"""Fakes `pynvml`: GPUs made of numbers, with NVML's function names, return codes and special cases. No driver is used.
 
-What it imitates on purpose: errors carry `value`; lists that grow between their two calls are INSUFFICIENT_SIZE; empty
+It imitates: errors carry `value`; lists that grow between their two calls are INSUFFICIENT_SIZE; empty
 process samples are NOT_FOUND or, from pynvml, an error of value 0; MIG places without an instance are NOT_FOUND;
 utilisation of a MIG GPU is NOT_SUPPORTED; every call on a lost GPU is GPU_IS_LOST; every call before nvmlInit is
 UNINITIALIZED; samples of counters are allocated and must be freed. `refuse` makes one call of one GPU fail.
@@ -24,7 +24,7 @@ class NVMLError(Exception):
 
 @dataclass
 class FakeInstance:
-    """A compute instance of a GPU instance: what NVML calls a MIG device."""
+    """A compute instance of a GPU instance; NVML calls it a MIG device."""
 
     gi: int
     profile: str
@@ -60,20 +60,20 @@ class FakeGpu:
     gpm: bool = False
     counters: dict = field(default_factory=dict)
     lost: bool = False
-    refuse: dict = field(default_factory=dict)  # by the function's name: a code, or a list of codes to use up
+    refuse: dict = field(default_factory=dict)  # function name -> a code, or a list of codes for the next calls
     calls: list = field(default_factory=list)
 
 
 @dataclass
 class FakeNvml:
     gpus: list = field(default_factory=list)
-    clock: float = 0.0  # seconds; only the counters' samples have it
-    refuse: dict = field(default_factory=dict)  # of functions without a GPU
+    clock: float = 0.0  # seconds; only samples of counters use it
+    refuse: dict = field(default_factory=dict)  # for functions without a GPU
     inits: int = 0
     is_open: bool = False
     allocated: int = 0
-    asked_since: list = field(default_factory=list)
-    gate: threading.Event | None = None  # while it is there and not set, the driver hangs
+    requested_since: list = field(default_factory=list)
+    gate: threading.Event | None = None  # if present and not set, the driver hangs
     entered: threading.Event = field(default_factory=threading.Event)
     threads: set = field(default_factory=set)
 
@@ -82,7 +82,7 @@ class FakeNvml:
     def c_nvmlGpmMetricsGet_t(self):
         return SimpleNamespace(metrics=[SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(98)])
 
-    # Without a GPU.
+    # Functions without a GPU.
 
     def nvmlInit(self):
         self.threads.add(threading.current_thread())
@@ -104,55 +104,55 @@ class FakeNvml:
 
     def nvmlDeviceGetHandleByIndex(self, index):
         self._global("nvmlDeviceGetHandleByIndex")
-        return self._asked("nvmlDeviceGetHandleByIndex", self.gpus[index])
+        return self._check_call("nvmlDeviceGetHandleByIndex", self.gpus[index])
 
-    # Of a GPU or a MIG device.
+    # Functions of a GPU or a MIG device.
 
     def nvmlDeviceGetUUID(self, handle):
-        return self._asked("nvmlDeviceGetUUID", handle).uuid
+        return self._check_call("nvmlDeviceGetUUID", handle).uuid
 
     def nvmlDeviceGetName(self, handle):
-        self._asked("nvmlDeviceGetName", handle)
+        self._check_call("nvmlDeviceGetName", handle)
         if isinstance(handle, FakeInstance):
             return handle.name or f"NVIDIA A100-SXM4-40GB MIG {handle.profile}"
         return handle.model
 
     def nvmlDeviceGetUtilizationRates(self, handle):
-        self._asked("nvmlDeviceGetUtilizationRates", handle)
+        self._check_call("nvmlDeviceGetUtilizationRates", handle)
         if isinstance(handle, FakeInstance) or handle.mig is not None:
             raise NVMLError(NOT_SUPPORTED)
         return SimpleNamespace(gpu=handle.util, memory=0)
 
     def nvmlDeviceGetMemoryInfo(self, handle, version=None):
-        self._asked("nvmlDeviceGetMemoryInfo_v2" if version else "nvmlDeviceGetMemoryInfo", handle)
+        self._check_call("nvmlDeviceGetMemoryInfo_v2" if version else "nvmlDeviceGetMemoryInfo", handle)
         reserved = getattr(handle, "reserved", 0)
         return SimpleNamespace(used=handle.used + (0 if version else reserved), total=handle.total)
 
     def nvmlDeviceGetPowerUsage(self, handle):
-        return self._asked("nvmlDeviceGetPowerUsage", handle).power
+        return self._check_call("nvmlDeviceGetPowerUsage", handle).power
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle):
-        return self._asked("nvmlDeviceGetTotalEnergyConsumption", handle).energy
+        return self._check_call("nvmlDeviceGetTotalEnergyConsumption", handle).energy
 
     def nvmlDeviceGetTemperature(self, handle, sensor):
         assert sensor == 0
-        return self._asked("nvmlDeviceGetTemperature", handle).temperature
+        return self._check_call("nvmlDeviceGetTemperature", handle).temperature
 
     def nvmlDeviceGetMigMode(self, handle):
-        mode = self._asked("nvmlDeviceGetMigMode", handle).mig is not None
+        mode = self._check_call("nvmlDeviceGetMigMode", handle).mig is not None
         return [int(mode), int(mode)]
 
     def nvmlDeviceGetMaxMigDeviceCount(self, handle):
-        return self._asked("nvmlDeviceGetMaxMigDeviceCount", handle).places
+        return self._check_call("nvmlDeviceGetMaxMigDeviceCount", handle).places
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, index):
-        self._asked("nvmlDeviceGetMigDeviceHandleByIndex", handle)
+        self._check_call("nvmlDeviceGetMigDeviceHandleByIndex", handle)
         if index >= len(handle.mig):
             raise NVMLError(NOT_FOUND)
         return handle.mig[index]
 
     def nvmlDeviceGetGpuInstanceId(self, handle):
-        return self._asked("nvmlDeviceGetGpuInstanceId", handle).gi
+        return self._check_call("nvmlDeviceGetGpuInstanceId", handle).gi
 
     # Processes.
 
@@ -169,19 +169,19 @@ class FakeNvml:
         return self._processes("nvmlDeviceGetMPSComputeRunningProcesses_v3", handle, "mps")
 
     def nvmlDeviceGetProcessUtilization(self, handle, timeStamp):
-        self._asked("nvmlDeviceGetProcessUtilization", handle)
-        self.asked_since.append(timeStamp)
+        self._check_call("nvmlDeviceGetProcessUtilization", handle)
+        self.requested_since.append(timeStamp)
         if handle.parts is None:
             raise NVMLError(NOT_FOUND)
         if not handle.parts:
             raise NVMLError(0)
-        at = 1_000_000 * (len(self.asked_since) + 1)
+        at = 1_000_000 * (len(self.requested_since) + 1)
         return [SimpleNamespace(pid=pid, smUtil=part, timeStamp=at) for pid, part in handle.parts.items()]
 
     # Counters.
 
     def nvmlGpmQueryDeviceSupport(self, device):
-        return SimpleNamespace(isSupportedDevice=int(self._asked("nvmlGpmQueryDeviceSupport", device).gpm))
+        return SimpleNamespace(isSupportedDevice=int(self._check_call("nvmlGpmQueryDeviceSupport", device).gpm))
 
     def nvmlGpmSampleAlloc(self):
         self._global("nvmlGpmSampleAlloc")
@@ -194,12 +194,12 @@ class FakeNvml:
         self.allocated -= 1
 
     def nvmlGpmSampleGet(self, device, sample):
-        self._asked("nvmlGpmSampleGet", device)
+        self._check_call("nvmlGpmSampleGet", device)
         sample.of, sample.at, sample.counters = device.uuid, self.clock, dict(device.counters)
         return sample
 
     def nvmlGpmMigSampleGet(self, device, gi, sample):
-        self._asked("nvmlGpmMigSampleGet", device)
+        self._check_call("nvmlGpmMigSampleGet", device)
         part = next(part for part in device.mig if part.gi == gi)
         sample.of, sample.at, sample.counters = part.uuid, self.clock, dict(part.counters)
         return sample
@@ -220,7 +220,7 @@ class FakeNvml:
         return question
 
     def _processes(self, name, handle, attribute):
-        self._asked(name, handle)
+        self._check_call(name, handle)
         if isinstance(handle, FakeInstance) and attribute != "pids":
             raise NVMLError(NOT_SUPPORTED)
         return [SimpleNamespace(pid=pid, usedGpuMemory=1 << 30) for pid in getattr(handle, attribute)]
@@ -230,7 +230,7 @@ class FakeNvml:
             raise NVMLError(UNINITIALIZED)
         _refuse(self.refuse, name)
 
-    def _asked(self, name, handle):
+    def _check_call(self, name, handle):
         if not self.is_open:
             raise NVMLError(UNINITIALIZED)
         handle.calls.append(name)

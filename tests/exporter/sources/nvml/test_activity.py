@@ -1,4 +1,4 @@
-"""Activity by the GPU's own counters: an average between two readings, and what breaks the pair."""
+"""Activity from the GPU's counters is the average between two consecutive readings."""
 
 from math import nan
 
@@ -17,7 +17,7 @@ UNKNOWN = pytest.approx([nan, nan, nan, nan], nan_ok=True)
 
 
 class Card:
-    """A GPU with counters under a reader: time passes while the counters run."""
+    """Holds a GPU with counters and its reader; `passes` advances the time and the counters."""
 
     def __init__(self, fake, node, **counters):
         self.gpu = fake.FakeGpu(gpm=True, counters=dict.fromkeys(["engine", "sm", "tensor", "dram"], 0.0))
@@ -43,7 +43,7 @@ def card(fake, node):
     return Card(fake, node)
 
 
-def test_the_first_reading_knows_no_activity(card):
+def test_first_reading_has_no_activity(card):
     assert card.read() == UNKNOWN
 
 
@@ -59,14 +59,14 @@ def test_activity_is_the_average_since_the_last_reading(card):
     assert card.read() == [0.0, 0.0, 0.0, 0.0]
 
 
-def test_activity_is_never_more_than_all_of_the_time(card):
+def test_activity_is_at_most_one(card):
     card.read()
     card.passes(5.0, engine=1.0, sm=1.294)
 
     assert card.read()[:2] == [1.0, 1.0]
 
 
-def test_a_metric_that_the_gpu_does_not_have_costs_only_itself(card):
+def test_unsupported_metric_costs_only_itself(card):
     del card.gpu.counters["tensor"]
     card.read()
     card.passes(5.0, engine=0.5)
@@ -75,23 +75,23 @@ def test_a_metric_that_the_gpu_does_not_have_costs_only_itself(card):
     assert card.dropped == ()
 
 
-def test_a_metric_that_is_not_a_number_is_not_known(card):
+def test_nan_metric_is_unknown(card):
     card.read()
     card.passes(5.0, engine=nan)
 
     assert card.read() == pytest.approx([nan, 0.0, 0.0, 0.0], nan_ok=True)
 
 
-def test_two_readings_at_once_say_the_same(card):
+def test_immediate_second_reading_repeats_the_first(card):
     card.read()
     card.passes(5.0, engine=0.4)
-    said = card.read()
+    first = card.read()
     card.passes(0.05, engine=1.0)
 
-    assert card.read() == said
+    assert card.read() == first
 
 
-def test_an_average_over_a_long_pause_is_not_activity_now(card):
+def test_average_over_a_long_pause_is_unknown(card):
     card.read()
     card.passes(600.0, engine=0.5)
     assert card.read() == UNKNOWN
@@ -101,7 +101,7 @@ def test_an_average_over_a_long_pause_is_not_activity_now(card):
 
 
 @pytest.mark.parametrize("function", ["nvmlGpmSampleGet"])
-def test_a_sample_that_failed_costs_two_readings_and_no_memory(card, function):
+def test_failed_sample_costs_two_readings_and_leaks_no_memory(card, function):
     card.read()
     card.passes(5.0, engine=0.5)
     card.gpu.refuse[function] = [NvmlCode.UNKNOWN]
@@ -115,7 +115,7 @@ def test_a_sample_that_failed_costs_two_readings_and_no_memory(card, function):
     assert card.read()[0] == pytest.approx(0.5)
 
 
-def test_metrics_that_failed_cost_one_reading(card):
+def test_failed_metrics_cost_one_reading(card):
     card.read()
     card.passes(5.0, engine=0.5)
     card.library.refuse["nvmlGpmMetricsGet"] = [NvmlCode.UNKNOWN]
@@ -125,14 +125,14 @@ def test_metrics_that_failed_cost_one_reading(card):
     assert card.read()[0] == pytest.approx(0.5)
 
 
-def test_no_room_for_a_sample_is_told(card):
+def test_failed_allocation_of_a_sample_is_reported(card):
     card.library.refuse["nvmlGpmSampleAlloc"] = 20  # NVML_ERROR_MEMORY
 
     assert card.read() == UNKNOWN
     assert card.dropped[0].reason == "GPU 0 (GPU-1): GPM sample: NVML error 20"
 
 
-def test_a_gpu_keeps_one_sample_however_often_it_is_read(card):
+def test_gpu_keeps_only_one_sample(card):
     for _ in range(5):
         card.passes(5.0)
         card.read()
@@ -140,7 +140,7 @@ def test_a_gpu_keeps_one_sample_however_often_it_is_read(card):
     assert card.library.allocated == 1
 
 
-def test_a_gpu_that_is_gone_leaves_no_sample(card):
+def test_lost_gpu_leaves_no_sample(card):
     card.read()
     card.gpu.lost = True
     card.passes(5.0)
@@ -149,14 +149,14 @@ def test_a_gpu_that_is_gone_leaves_no_sample(card):
     assert card.library.allocated == 0
 
 
-def test_a_gpu_without_counters_is_not_asked_for_them(card):
+def test_gpu_without_counters_gets_no_sample_call(card):
     card.gpu.gpm = False
 
     assert card.read() == UNKNOWN
     assert "nvmlGpmSampleGet" not in card.gpu.calls
 
 
-def test_an_instance_has_its_own_activity_and_its_gpu_none(card, fake):
+def test_mig_instance_has_activity_and_its_gpu_none(card, fake):
     card.gpu.mig = [fake.FakeInstance(3, "1g.10gb", counters={"engine": 0.0})]
     card.read()
     card.passes(4.0, engine=0.25)
@@ -165,7 +165,7 @@ def test_an_instance_has_its_own_activity_and_its_gpu_none(card, fake):
     assert (gpu, instance) == pytest.approx((nan, 0.25), nan_ok=True)
 
 
-def test_an_instance_made_anew_under_the_old_number_begins_anew(card, fake):
+def test_new_instance_with_an_old_number_starts_without_a_sample(card, fake):
     card.gpu.mig = [fake.FakeInstance(3, "1g.10gb", uuid="MIG-old", counters={"engine": 0.0})]
     card.read()
     card.passes(5.0, engine=0.5)

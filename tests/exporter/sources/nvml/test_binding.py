@@ -1,4 +1,4 @@
-"""The real `pynvml` over a C library that is a fake: what we hand it survives ctypes, and so does what comes back."""
+"""The reader works with the real `pynvml` over a fake C library: arguments and results survive ctypes."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("libnvidia-ml.c")
 ROOT = Path(__file__).parents[4]
 PATIENCE_S = 60.0  # never waited for: only says which program hung
 
-# A process of its own: pynvml keeps the library it has found for good.
+# Runs in a separate process, because pynvml loads its library only once.
 READ = """
 import json, sys
 from pathlib import Path
@@ -27,7 +27,7 @@ node = NvmlNode(installed(), pods.get, Path(sys.argv[1]))
 readings = [node.read(at) for at in (1000.0, 1005.0)]
 node.close()
 print(json.dumps([{
-    "whose": [[gpu.uuid, gpu.instance, gpu.profile, gpu.model, gpu.attribution, len(gpu.pods)] for gpu in one.subjects],
+    "gpus": [[gpu.uuid, gpu.instance, gpu.profile, gpu.model, gpu.attribution, len(gpu.pods)] for gpu in one.subjects],
     "values": {quantity: one.column(quantity).tolist() for quantity in one.quantities},
     "dropped": [reason for _, reason in one.dropped],
 } for one in readings]))
@@ -36,7 +36,7 @@ print(json.dumps([{
 
 @pytest.fixture
 def read(tmp_path, debian_tool, proc):
-    """`read(MIG="1")`: two readings, 5 s apart as far as we are told."""
+    """`read(MIG="1")`: two readings with times 5 s apart."""
     if importlib.util.find_spec("pynvml") is None:
         pytest.skip("nvidia-ml-py is not installed (pip install 'tidegate[nvml]')")
     library = tmp_path / "lib" / "libnvidia-ml.so.1"
@@ -58,11 +58,11 @@ def values(reading):
     return {quantity: pytest.approx(column, nan_ok=True) for quantity, column in reading["values"].items()}
 
 
-def test_a_gpu_comes_through_the_real_binding(read):
+def test_gpu_is_read_through_the_real_binding(read):
     first, second = read()
 
-    assert first["whose"] == [["GPU-x", None, None, "H100", "process", 2]]
-    assert second["whose"] == [["GPU-x", None, None, "H100", "device", 2]]  # nothing was done since
+    assert first["gpus"] == [["GPU-x", None, None, "H100", "process", 2]]
+    assert second["gpus"] == [["GPU-x", None, None, "H100", "device", 2]]  # no activity since
     assert values(second) == {
         "gpu_engine_active": [0.1],
         "gpu_utilization": [0.37],
@@ -77,14 +77,14 @@ def test_a_gpu_comes_through_the_real_binding(read):
         "gpu_lost": [nan],
     }
     assert values(first)["gpu_engine_active"] == [nan]
-    (told,) = first["dropped"]
-    assert told.startswith("GPU 1: handle: GPU_IS_LOST: ")
+    (reason,) = first["dropped"]
+    assert reason.startswith("GPU 1: handle: GPU_IS_LOST: ")
 
 
-def test_mig_comes_through_the_real_binding(read):
+def test_mig_is_read_through_the_real_binding(read):
     _, second = read(MIG="1")
 
-    assert second["whose"] == [
+    assert second["gpus"] == [
         ["GPU-x", None, None, "H100", "none", 0],
         ["GPU-x", "9", "1g.10gb", "H100", "device", 2],
     ]

@@ -1,4 +1,4 @@
-"""/proc/PID/cgroup as kubelet and the runtimes write it, and as nobody should."""
+"""The pod and container of a process are read from any /proc/PID/cgroup."""
 
 import pytest
 from hypothesis import example, given
@@ -40,15 +40,15 @@ FORMS = {
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS.keys())
-def test_a_process_of_a_container_names_its_pod_and_its_container(text):
+def test_process_of_a_container_names_its_pod_and_its_container(text):
     assert cgroup_pod(text) == CgroupPod(UID, ID)
 
 
-def test_a_static_pods_uid_is_a_hash_without_dashes():
+def test_uid_of_a_static_pod_is_a_hash_without_dashes():
     assert cgroup_pod(f"0::/kubepods/burstable/pod{STATIC}/{ID}") == CgroupPod(STATIC, ID)
 
 
-def test_a_pod_is_known_where_its_container_is_not():
+def test_pod_is_read_without_its_container():
     monitor = f"0::/kubepods.slice/{QOS}{SYSTEMD_UID}.slice/crio-conmon-{ID}.scope"
 
     assert cgroup_pod(monitor) == CgroupPod(UID, None)
@@ -63,7 +63,7 @@ def test_a_pod_is_known_where_its_container_is_not():
         "0::/user.slice/user-1000.slice/session-2.scope\n",
         f"4:memory:/docker/{ID}\n",
         f"0::/system.slice/docker-{ID}.scope\n",
-        f"0::/../cri-containerd-{ID}.scope\n",  # another container of the reader's own pod: the UID is above both
+        f"0::/../cri-containerd-{ID}.scope\n",  # another container of the reader's pod: the UID is above both
         "0::/kubepods.slice/kubepods-burstable.slice\n",
         f"0::/kubepods/pod{UID[:-1]}/{ID}\n",
         f"0::/kubepods/pod{UID}0/{ID}\n",
@@ -72,12 +72,12 @@ def test_a_pod_is_known_where_its_container_is_not():
         "not a cgroup file",
     ],
 )
-def test_a_path_without_a_whole_pod_uid_is_no_pods(text):
+def test_path_without_a_whole_pod_uid_has_no_pod(text):
     assert cgroup_pod(text) is None
 
 
 @pytest.mark.parametrize("container", [ID, "of-an-unknown-runtime"])
-def test_what_a_container_calls_its_own_groups_does_not_change_whose_it_is(container):
+def test_groups_inside_a_container_do_not_change_its_pod(container):
     other = UID.replace("7", "8")
 
     assert cgroup_pod(f"0::/kubepods/pod{UID}/{container}/kubepods/pod{other}/{ID}").pod_uid == UID
@@ -86,7 +86,7 @@ def test_what_a_container_calls_its_own_groups_does_not_change_whose_it_is(conta
 @given(st.text())
 @example("::" * 5)
 @example("0::/pod")
-def test_no_text_is_an_error(text):
+def test_no_text_raises_an_exception(text):
     assert cgroup_pod(text) is None or len(cgroup_pod(text).pod_uid) in {32, 36}
 
 
@@ -98,7 +98,7 @@ def test_no_text_is_an_error(text):
     prefix=st.sampled_from(["cri-containerd", "crio", "docker"]),
     version=st.sampled_from(["0::", "7:cpu,cpuacct:", "1:name=systemd:"]),
 )
-def test_both_drivers_say_the_same_pod(uid, container, qos, root, prefix, version):
+def test_both_cgroup_drivers_give_the_same_pod(uid, container, qos, root, prefix, version):
     cgroupfs = f"{version}{root}/kubepods/{qos + '/' if qos else ''}pod{uid}/{container}"
     middle = f"kubepods-{qos}.slice/kubepods-{qos}" if qos else "kubepods"
     systemd = f"{version}{root}/kubepods.slice/{middle}-pod{uid.replace('-', '_')}.slice/{prefix}-{container}.scope"

@@ -1,4 +1,4 @@
-"""NVML from an event loop: a driver that hangs holds up one thread, and nothing else."""
+"""A driver that hangs blocks one thread and never the event loop."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ PATIENCE_S = 20.0  # never waited for: only says which await hung
 
 @pytest.fixture
 async def hung(fake, proc):
-    """A library whose driver hangs until `gate` is set, and its source, which waits for no time at all."""
+    """A library whose driver hangs until `gate` is set, and its source with a tiny time limit."""
     library = fake.FakeNvml([fake.FakeGpu()], gate=threading.Event())
     yield library, Nvml(library, {}.get, timeout_s=0.01, proc=proc.path)
     library.gate.set()
@@ -22,20 +22,20 @@ async def hung(fake, proc):
 
 
 async def hang(library, nvml):
-    """The first question, whose thread is now with the driver."""
+    """Starts the first reading. Returns its result while its thread hangs in the driver."""
     answer = await nvml.samples(0.0)
     assert library.entered.wait(PATIENCE_S)
     return answer
 
 
-async def after_the_thread(library):
-    """Until the loop has heard of the thread's end."""
+async def threads_ended(library):
+    """Waits until the event loop has processed the end of the threads."""
     for thread in library.threads:
         thread.join(PATIENCE_S)
     await asyncio.sleep(0)
 
 
-async def test_a_reading_is_a_table_made_in_another_thread(fake, proc):
+async def test_reading_runs_in_another_thread(fake, proc):
     library = fake.FakeNvml([fake.FakeGpu()])
 
     samples = await Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path).samples(1000.0)
@@ -44,11 +44,11 @@ async def test_a_reading_is_a_table_made_in_another_thread(fake, proc):
     assert threading.current_thread() not in library.threads
 
 
-async def test_a_driver_that_hangs_is_a_time_out(hung):
+async def test_hanging_driver_is_a_timeout(hung):
     assert await hang(*hung) == Failure(FailureKind.TIMEOUT, "NVML: no answer of the driver within 0.01 s")
 
 
-async def test_while_it_hangs_no_second_thread_is_begun(hung):
+async def test_hanging_driver_gets_no_second_thread(hung):
     library, nvml = hung
     await hang(library, nvml)
 
@@ -59,55 +59,55 @@ async def test_while_it_hangs_no_second_thread_is_begun(hung):
     assert len(library.threads) == 1
 
 
-async def test_the_loop_goes_on_while_it_hangs(hung):
+async def test_event_loop_runs_while_the_driver_hangs(hung):
     _, nvml = hung
-    asked = asyncio.create_task(nvml.samples(0.0))
+    reading = asyncio.create_task(nvml.samples(0.0))
     turns = 0
 
-    while not asked.done():
+    while not reading.done():
         await asyncio.sleep(0)
         turns += 1
 
     assert turns > 1
 
 
-async def test_a_late_answer_is_thrown_away_and_the_next_is_heard(hung):
+async def test_late_result_is_dropped_and_the_next_reading_succeeds(hung):
     library, nvml = hung
-    mistakes = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
+    errors = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     await hang(library, nvml)
     library.gate.set()
-    await after_the_thread(library)
+    await threads_ended(library)
     nvml._timeout_s = PATIENCE_S
 
     samples = await nvml.samples(5.0)
 
-    assert (samples.at.tolist(), mistakes) == ([5.0], [])
+    assert (samples.at.tolist(), errors) == ([5.0], [])
     assert library.inits == 1
 
 
-async def test_whoever_stops_waiting_leaves_no_second_thread(hung):
+async def test_cancelled_reading_starts_no_second_thread(hung):
     library, nvml = hung
-    asked = asyncio.create_task(nvml.samples(0.0))
+    reading = asyncio.create_task(nvml.samples(0.0))
     await asyncio.sleep(0)
     assert library.entered.wait(PATIENCE_S)
-    asked.cancel()
+    reading.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await reading
 
     assert (await nvml.samples(1.0)).kind is FailureKind.TIMEOUT
     assert len(library.threads) == 1
 
 
-async def test_a_hung_thread_does_not_keep_the_process_alive(hung):
+async def test_hung_thread_does_not_keep_the_process_alive(hung):
     library, nvml = hung
     await hang(library, nvml)
 
     assert [thread.daemon for thread in library.threads] == [True]
 
 
-async def test_a_mistake_of_ours_is_raised_to_who_asked_and_the_next_reading_goes_on(fake, proc):
-    library = fake.FakeNvml([None])  # no mistake is known; a GPU that is none stands for one
+async def test_bug_is_raised_to_the_caller_and_the_next_reading_succeeds(fake, proc):
+    library = fake.FakeNvml([None])  # None instead of a GPU stands for a bug
     nvml = Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path)
 
     with pytest.raises(AttributeError):
@@ -117,7 +117,7 @@ async def test_a_mistake_of_ours_is_raised_to_who_asked_and_the_next_reading_goe
     assert isinstance(await nvml.samples(5.0), Samples)
 
 
-async def test_closing_lets_the_driver_go(fake, proc):
+async def test_close_shuts_the_driver_down(fake, proc):
     library = fake.FakeNvml([fake.FakeGpu()])
     nvml = Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path)
     await nvml.samples(0.0)
@@ -127,7 +127,7 @@ async def test_closing_lets_the_driver_go(fake, proc):
     assert not library.is_open
 
 
-async def test_closing_does_not_wait_for_a_driver_that_hangs(hung):
+async def test_close_does_not_wait_for_a_hanging_driver(hung):
     library, nvml = hung
     await hang(library, nvml)
 

@@ -1,4 +1,4 @@
-"""What a GPU says, in our units, and what is not said."""
+"""The values of a GPU are read in our units; unsupported values are unknown."""
 
 from math import isnan, nan
 
@@ -15,7 +15,7 @@ def of(samples, quantity):
     return samples.column(quantity).tolist()
 
 
-def known(samples, row=0):
+def known_quantities(samples, row=0):
     return {quantity for quantity in samples.quantities if not isnan(samples.column(quantity)[row])}
 
 
@@ -41,14 +41,14 @@ def test_utilisation_is_a_ratio(fake, node, proc):
     assert of(node(library).read(1000.0), Quantity.GPU_UTILIZATION) == [0.37]
 
 
-def test_memory_used_is_without_what_the_driver_keeps(fake, node):
+def test_used_memory_excludes_the_drivers_reserve(fake, node):
     library = fake.FakeNvml([fake.FakeGpu(used=GIB, reserved=600 * MIB)])
 
     assert of(node(library).read(0.0), Quantity.GPU_MEMORY_USED) == [1.0 * GIB]
 
 
 @pytest.mark.parametrize("code", [NvmlCode.FUNCTION_NOT_FOUND, NvmlCode.ARGUMENT_VERSION_MISMATCH])
-def test_an_older_driver_says_memory_in_the_older_way(fake, node, code):
+def test_memory_of_an_older_driver_is_read_with_the_older_call(fake, node, code):
     gpu = fake.FakeGpu(used=GIB, reserved=600 * MIB, refuse={"nvmlDeviceGetMemoryInfo_v2": code})
 
     samples = node(fake.FakeNvml([gpu])).read(0.0)
@@ -71,41 +71,41 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("function", FIELDS)
-def test_what_a_gpu_does_not_have_costs_that_field_and_is_no_news(fake, node, function):
-    whole = known(node(fake.FakeNvml([fake.FakeGpu()])).read(0.0))
+def test_unsupported_field_is_unknown_and_not_reported(fake, node, function):
+    whole = known_quantities(node(fake.FakeNvml([fake.FakeGpu()])).read(0.0))
 
     samples = node(fake.FakeNvml([fake.FakeGpu(refuse={function: NvmlCode.NOT_SUPPORTED})])).read(0.0)
 
-    assert known(samples) == whole - FIELDS[function]
+    assert known_quantities(samples) == whole - FIELDS[function]
     assert samples.dropped == ()
 
 
 @pytest.mark.parametrize("function", FIELDS)
 @pytest.mark.parametrize(
-    ("code", "says"), [(NvmlCode.NO_PERMISSION, "NO_PERMISSION"), (NvmlCode.UNKNOWN, "UNKNOWN"), (23, "23")]
+    ("code", "text"), [(NvmlCode.NO_PERMISSION, "NO_PERMISSION"), (NvmlCode.UNKNOWN, "UNKNOWN"), (23, "23")]
 )
-def test_what_a_gpu_refuses_costs_that_field_and_is_told(fake, node, function, code, says):
-    whole = known(node(fake.FakeNvml([fake.FakeGpu()])).read(0.0))
+def test_refused_field_is_unknown_and_reported(fake, node, function, code, text):
+    whole = known_quantities(node(fake.FakeNvml([fake.FakeGpu()])).read(0.0))
 
     samples = node(fake.FakeNvml([fake.FakeGpu(refuse={function: code})])).read(0.0)
 
-    assert known(samples) == whole - FIELDS[function]
-    (told,) = samples.dropped
-    assert told.line == 1
-    assert told.reason.startswith("GPU 0 (GPU-1): ")
-    assert says in told.reason
+    assert known_quantities(samples) == whole - FIELDS[function]
+    (dropped,) = samples.dropped
+    assert dropped.line == 1
+    assert dropped.reason.startswith("GPU 0 (GPU-1): ")
+    assert text in dropped.reason
 
 
-def test_a_gpu_that_has_nothing_but_a_name_is_a_row_without_numbers(fake, node):
+def test_gpu_without_any_value_is_a_row(fake, node):
     gpu = fake.FakeGpu(refuse=dict.fromkeys(FIELDS, NvmlCode.NOT_SUPPORTED))
 
     samples = node(fake.FakeNvml([gpu])).read(0.0)
 
     assert [subject.uuid for subject in samples.subjects] == ["GPU-1"]
-    assert known(samples) == set()
+    assert known_quantities(samples) == set()
 
 
-def test_load_of_a_driver_that_has_just_started_is_not_believed_without_a_process(fake, node):
+def test_utilization_of_a_fresh_driver_without_processes_is_dropped(fake, node):
     read = node(fake.FakeNvml([fake.FakeGpu(util=99)])).read
 
     first, later = read(1000.0), read(1010.0)
@@ -116,13 +116,13 @@ def test_load_of_a_driver_that_has_just_started_is_not_believed_without_a_proces
     assert later.dropped == ()
 
 
-def test_an_idle_gpu_is_idle_from_the_first_reading_on(fake, node):
+def test_idle_gpu_is_idle_from_the_first_reading(fake, node):
     samples = node(fake.FakeNvml([fake.FakeGpu(util=0)])).read(1000.0)
 
     assert of(samples, Quantity.GPU_UTILIZATION) == [0.0]
 
 
-def test_load_is_believed_at_once_where_the_processes_are_not_known(fake, node):
+def test_utilization_of_a_fresh_driver_with_unknown_processes_is_kept(fake, node):
     refuse = {"nvmlDeviceGetComputeRunningProcesses_v3": NvmlCode.NOT_SUPPORTED}
 
     samples = node(fake.FakeNvml([fake.FakeGpu(util=99, refuse=refuse)])).read(1000.0)
@@ -130,7 +130,7 @@ def test_load_is_believed_at_once_where_the_processes_are_not_known(fake, node):
     assert of(samples, Quantity.GPU_UTILIZATION) == [0.99]
 
 
-def test_a_gpu_without_mig_has_no_instances(fake, node):
+def test_gpu_without_mig_has_no_instances(fake, node):
     samples = node(fake.FakeNvml([fake.FakeGpu(), fake.FakeGpu("GPU-2")])).read(0.0)
 
     assert [(gpu.uuid, gpu.instance) for gpu in samples.subjects] == [("GPU-1", None), ("GPU-2", None)]

@@ -1,4 +1,4 @@
-"""The names and numbers we use are the real library's where it is installed; where it is not, words say so."""
+"""Our names and constants are those of the real library; a missing library is an error with a remedy."""
 
 import importlib.util
 import inspect
@@ -19,19 +19,19 @@ NAMES = sorted(name for name in vars(Library) if "vml" in name.lower() and not n
 
 @real
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_is_the_real_librarys_with_the_same_number_of_arguments(name):
+def test_every_name_exists_in_the_real_library_with_the_same_number_of_arguments(name):
     ours, theirs = getattr(Library, name), getattr(installed(), name)
 
     if inspect.isfunction(ours):
         assert len(inspect.signature(ours).parameters) - 1 == len(inspect.signature(theirs).parameters)
 
 
-def test_the_fake_has_every_name(fake):
+def test_fake_has_every_name(fake):
     assert [name for name in NAMES if not hasattr(fake.FakeNvml, name)] == []
 
 
 @real
-def test_the_return_codes_are_the_real_librarys():
+def test_return_codes_equal_those_of_the_real_library():
     prefix = "NVML_ERROR_"
     theirs = {name: getattr(installed(), f"{prefix}{name}") for name in NvmlCode.__members__ if name != "SUCCESS"}
 
@@ -40,7 +40,7 @@ def test_the_return_codes_are_the_real_librarys():
 
 
 @real
-def test_the_constants_are_the_real_librarys():
+def test_constants_equal_those_of_the_real_library():
     library = installed()
 
     assert list(GPM_METRICS.values()) == [
@@ -58,18 +58,18 @@ def test_the_constants_are_the_real_librarys():
 
 
 @real
-def test_the_question_about_counters_has_the_real_fields():
-    question = installed().c_nvmlGpmMetricsGet_t()
-    question.version, question.numMetrics = GPM_VERSION, len(GPM_METRICS)
-    for place, metric in enumerate(GPM_METRICS.values()):
-        question.metrics[place].metricId = metric
+def test_counter_request_has_the_real_fields():
+    request = installed().c_nvmlGpmMetricsGet_t()
+    request.version, request.numMetrics = GPM_VERSION, len(GPM_METRICS)
+    for index, metric in enumerate(GPM_METRICS.values()):
+        request.metrics[index].metricId = metric
 
-    assert [question.metrics[place].metricId for place in range(4)] == [1, 2, 5, 10]
-    assert (question.metrics[0].nvmlReturn, question.metrics[0].value) == (0, 0.0)
+    assert [request.metrics[index].metricId for index in range(4)] == [1, 2, 5, 10]
+    assert (request.metrics[0].nvmlReturn, request.metrics[0].value) == (0, 0.0)
 
 
 @real
-async def test_the_real_library_gives_a_table_or_words():
+async def test_real_library_returns_samples_or_a_failure():
     nvml = Nvml(installed(), {}.get, timeout_s=30.0)
 
     answer = await nvml.samples(1000.0)
@@ -78,7 +78,7 @@ async def test_the_real_library_gives_a_table_or_words():
     assert isinstance(answer, Samples) or answer.detail.startswith("NVML: ")
 
 
-def test_a_missing_library_says_how_to_get_it(monkeypatch):
+def test_error_of_a_missing_library_has_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
     with pytest.raises(NotInstalled, match="pip install 'tidegate"):

@@ -1,4 +1,4 @@
-"""One failure costs one datum: a field, a GPU, or, when the driver itself is gone, the reading."""
+"""A failure costs as little as possible: a field, a GPU, or the reading if the driver is gone."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ FUNCTIONS = [
 GPU_CODES = [NvmlCode.GPU_IS_LOST, NvmlCode.RESET_REQUIRED, NvmlCode.TIMEOUT, NvmlCode.GPU_NOT_FOUND]
 
 
-def known(samples, row):
+def known_quantities(samples, row):
     return {quantity for quantity in samples.quantities if not np.isnan(samples.column(quantity)[row])}
 
 
@@ -39,7 +39,7 @@ def two(fake, proc):
 
 @pytest.mark.parametrize("code", GPU_CODES)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_gpu_that_is_lost_at_any_question_costs_nobody_else(node, two, function, code):
+def test_gpu_lost_at_any_call_affects_no_other_gpu(node, two, function, code):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse[function] = code
@@ -47,15 +47,15 @@ def test_a_gpu_that_is_lost_at_any_question_costs_nobody_else(node, two, functio
     samples = read(5.0)
 
     assert [gpu.uuid for gpu in samples.subjects] == ["GPU-1", "GPU-2"]
-    assert known(samples, 0) <= {Quantity.GPU_LOST}
+    assert known_quantities(samples, 0) <= {Quantity.GPU_LOST}
     assert samples.column(Quantity.GPU_POWER)[1] == 99.0
-    assert Quantity.GPU_LOST not in known(samples, 1)
-    (told,) = samples.dropped
-    assert told.reason.startswith("GPU 0 (GPU-1): ")
-    assert code.name in told.reason
+    assert Quantity.GPU_LOST not in known_quantities(samples, 1)
+    (dropped,) = samples.dropped
+    assert dropped.reason.startswith("GPU 0 (GPU-1): ")
+    assert code.name in dropped.reason
 
 
-def test_a_gpu_that_cannot_be_asked_is_as_it_was_last_seen(node, two):
+def test_lost_gpu_keeps_its_last_attribution(node, two):
     read = node(two).read
     before = read(0.0).subjects[0]
     two.gpus[0].lost = True
@@ -75,23 +75,23 @@ def test_a_gpu_that_cannot_be_asked_is_as_it_was_last_seen(node, two):
         (NvmlCode.GPU_NOT_FOUND, False),
     ],
 )
-def test_a_gpu_that_works_no_more_is_lost_and_one_that_was_slow_is_not(node, two, code, dead):
+def test_broken_gpu_is_lost_and_a_slow_one_is_not(node, two, code, dead):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse["nvmlDeviceGetPowerUsage"] = code
 
-    assert known(read(5.0), 0) == ({Quantity.GPU_LOST} if dead else set())
+    assert known_quantities(read(5.0), 0) == ({Quantity.GPU_LOST} if dead else set())
 
 
-def test_a_gpu_that_is_back_is_not_lost_any_more(node, two):
+def test_recovered_gpu_is_not_lost(node, two):
     read = node(two).read
     two.gpus[0].refuse["nvmlDeviceGetPowerUsage"] = [NvmlCode.GPU_IS_LOST]
     read(0.0)
 
-    assert Quantity.GPU_LOST not in known(read(5.0), 0)
+    assert Quantity.GPU_LOST not in known_quantities(read(5.0), 0)
 
 
-def test_a_gpu_that_was_never_seen_has_no_row_but_a_reason(node, two):
+def test_gpu_that_never_answered_has_a_reason_and_no_row(node, two):
     two.gpus[0].refuse["nvmlDeviceGetHandleByIndex"] = NvmlCode.NO_PERMISSION
 
     samples = node(two).read(0.0)
@@ -100,7 +100,7 @@ def test_a_gpu_that_was_never_seen_has_no_row_but_a_reason(node, two):
     assert samples.dropped[0].reason.startswith("GPU 0: handle: NO_PERMISSION: ")
 
 
-def test_a_gpu_that_timed_out_is_not_asked_further(node, two):
+def test_gpu_that_timed_out_gets_no_further_calls(node, two):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse["nvmlDeviceGetPowerUsage"] = NvmlCode.TIMEOUT
@@ -122,7 +122,7 @@ def test_all_gpus_unreachable_is_a_failure_with_every_reason(node, two):
     assert "GPU 1: handle: GPU_IS_LOST" in failure.detail
 
 
-def test_a_node_without_gpus_is_not_an_idle_node(fake, node):
+def test_node_without_gpus_is_not_an_idle_node(fake, node):
     assert node(fake.FakeNvml([])).read(0.0) == Failure(FailureKind.EMPTY, "NVML: no GPU is visible in this container")
 
 
@@ -137,20 +137,20 @@ def test_a_node_without_gpus_is_not_an_idle_node(fake, node):
         (14, "NVML error 14"),
     ],
 )
-def test_a_driver_that_cannot_be_opened_says_what_to_do(fake, node, code, advice):
+def test_failure_to_open_the_driver_has_a_remedy(fake, node, code, advice):
     failure = node(fake.FakeNvml([fake.FakeGpu()], refuse={"nvmlInit": code})).read(0.0)
 
     assert failure.kind is FailureKind.REFUSED
     assert advice in failure.detail
 
 
-def test_a_driver_that_gave_up_waiting_is_a_time_out(fake, node):
+def test_timeout_of_the_driver_is_a_timeout(fake, node):
     failure = node(fake.FakeNvml([fake.FakeGpu()], refuse={"nvmlDeviceGetCount": NvmlCode.TIMEOUT})).read(0.0)
 
     assert failure.kind is FailureKind.TIMEOUT
 
 
-def test_a_driver_that_comes_later_is_found(fake, node):
+def test_driver_that_appears_later_is_opened(fake, node):
     library = fake.FakeNvml([fake.FakeGpu()], refuse={"nvmlInit": [NvmlCode.DRIVER_NOT_LOADED]})
     read = node(library).read
 
@@ -160,7 +160,7 @@ def test_a_driver_that_comes_later_is_found(fake, node):
 
 @pytest.mark.parametrize("code", [NvmlCode.UNINITIALIZED, NvmlCode.DRIVER_NOT_LOADED, NvmlCode.LIB_RM_VERSION_MISMATCH])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_driver_that_is_gone_costs_the_reading_and_is_opened_anew(node, two, function, code):
+def test_lost_driver_costs_the_reading_and_is_reopened(node, two, function, code):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse[function] = [code]
@@ -171,7 +171,7 @@ def test_a_driver_that_is_gone_costs_the_reading_and_is_opened_anew(node, two, f
     assert two.inits == 2
 
 
-def test_the_driver_is_opened_once(node, two):
+def test_driver_is_opened_once(node, two):
     read = node(two).read
 
     for at in (0.0, 5.0, 1000.0):
@@ -180,7 +180,7 @@ def test_the_driver_is_opened_once(node, two):
     assert two.inits == 1
 
 
-def test_a_lost_gpu_is_looked_for_anew_every_five_minutes(node, two):
+def test_driver_is_reopened_every_five_minutes_for_a_lost_gpu(node, two):
     read = node(two).read
     two.gpus[0].lost = True
 
@@ -190,7 +190,7 @@ def test_a_lost_gpu_is_looked_for_anew_every_five_minutes(node, two):
     assert two.inits == 3
 
 
-def test_closing_lets_the_driver_and_its_samples_go(node, two):
+def test_close_frees_the_driver_and_its_samples(node, two):
     reader = node(two)
     reader.read(0.0)
     reader.close()
@@ -199,7 +199,7 @@ def test_closing_lets_the_driver_and_its_samples_go(node, two):
     assert (two.is_open, two.allocated) == (False, 0)
 
 
-def test_a_driver_that_refuses_to_be_closed_is_let_go_and_opened_anew(node, two):
+def test_driver_that_refuses_to_close_is_reopened(node, two):
     reader = node(two)
     reader.read(0.0)
     two.refuse["nvmlShutdown"] = NvmlCode.UNKNOWN
@@ -214,7 +214,7 @@ CODES = [*NvmlCode, 2, 14, 20, 23, 12345]
 
 
 @given(data=st.data())
-def test_no_refusal_anywhere_is_an_exception_and_the_neighbour_always_speaks(fake, read_of, data):
+def test_no_refusal_raises_an_exception_or_affects_the_other_gpu(fake, read_of, data):
     parts = [fake.FakeInstance(1, "1g.5gb", pids=(11,))] if data.draw(st.booleans()) else None
     gpu = fake.FakeGpu(gpm=True, pids=(11, 12), parts={11: 5}, mig=parts)
     library = fake.FakeNvml([gpu, fake.FakeGpu("GPU-2")])
@@ -231,6 +231,6 @@ def test_no_refusal_anywhere_is_an_exception_and_the_neighbour_always_speaks(fak
 
 
 @given(st.integers())
-def test_every_code_has_words_and_a_cost(code):
+def test_every_code_has_a_description_and_a_cost(code):
     assert describe(code)
     assert cost_of(code) in Cost

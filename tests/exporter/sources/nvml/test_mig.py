@@ -1,4 +1,4 @@
-"""MIG: what is an instance's, what stays the GPU's, and what nobody says any more."""
+"""With MIG, memory belongs to the instances, power to the GPU, and utilization is unknown."""
 
 from math import nan
 
@@ -12,7 +12,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def split(fake):
-    """A GPU of a 3g.20gb (number 1) and a 1g.5gb (number 9)."""
+    """A GPU with the instances 3g.20gb (number 1) and 1g.5gb (number 9)."""
     return fake.FakeGpu(
         util=50,
         power=90_000,
@@ -39,7 +39,7 @@ def test_each_instance_is_a_row_beside_its_gpu(fake, node, split):
     assert samples.dropped == ()
 
 
-def test_power_energy_and_temperature_are_said_once(fake, node, split):
+def test_power_energy_and_temperature_belong_to_the_gpu(fake, node, split):
     samples = node(fake.FakeNvml([split])).read(0.0)
 
     assert column(samples, Quantity.GPU_POWER) == [90.0, nan, nan]
@@ -47,20 +47,20 @@ def test_power_energy_and_temperature_are_said_once(fake, node, split):
     assert column(samples, Quantity.GPU_TEMPERATURE) == [30.0, nan, nan]
 
 
-def test_memory_is_the_instances_and_not_counted_again_for_the_gpu(fake, node, split):
+def test_memory_belongs_to_the_instances_and_not_to_the_gpu(fake, node, split):
     samples = node(fake.FakeNvml([split])).read(0.0)
 
     assert column(samples, Quantity.GPU_MEMORY_USED) == [nan, 2.0 * GIB, 1.0 * GIB]
     assert column(samples, Quantity.GPU_MEMORY_TOTAL) == [nan, 20.0 * GIB, 5.0 * GIB]
 
 
-def test_nobody_knows_utilisation_with_mig(fake, node, split):
+def test_utilization_is_unknown_with_mig(fake, node, split):
     samples = node(fake.FakeNvml([split])).read(0.0)
 
     assert column(samples, Quantity.GPU_UTILIZATION) == [nan, nan, nan]
 
 
-def test_an_instance_of_one_pod_is_that_pods(fake, node, proc, split):
+def test_instance_used_by_one_pod_belongs_to_it(fake, node, proc, split):
     proc.runs(11, "chat-0")
     proc.runs(12, "embed-0")
 
@@ -95,29 +95,29 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory_and_are_one_row(
         ("NVIDIA A30", None),
     ],
 )
-def test_the_profile_is_read_from_the_instances_name(fake, node, name, profile):
+def test_profile_is_read_from_the_instances_name(fake, node, name, profile):
     part = fake.FakeInstance(1, "", name=name)
 
     assert node(fake.FakeNvml([fake.FakeGpu(mig=[part])])).read(0.0).subjects[1].profile == profile
 
 
-def test_a_gpu_with_mig_and_no_instance_is_one_row(fake, node):
+def test_gpu_with_mig_and_no_instance_is_one_row(fake, node):
     samples = node(fake.FakeNvml([fake.FakeGpu(mig=[])])).read(0.0)
 
     assert [gpu.instance for gpu in samples.subjects] == [None]
     assert column(samples, Quantity.GPU_POWER) == [70.0]
 
 
-def test_processes_of_a_mig_gpu_are_not_asked_for_what_each_did(fake, node, proc, split):
+def test_utilization_by_process_is_not_read_with_mig(fake, node, proc, split):
     proc.runs(11, "chat-0")
     library = fake.FakeNvml([split])
 
     node(library).read(0.0)
 
-    assert library.asked_since == []
+    assert library.requested_since == []
 
 
-def test_an_instance_that_refuses_a_field_keeps_its_row(fake, node, split):
+def test_instance_that_refuses_a_field_keeps_its_row(fake, node, split):
     split.mig[1].refuse["nvmlDeviceGetMemoryInfo_v2"] = NvmlCode.NO_PERMISSION
 
     samples = node(fake.FakeNvml([split])).read(0.0)
@@ -126,7 +126,7 @@ def test_an_instance_that_refuses_a_field_keeps_its_row(fake, node, split):
     assert "memory: NO_PERMISSION" in samples.dropped[0].reason
 
 
-def test_a_gpu_lost_between_two_instances_is_lost_whole(fake, node, split):
+def test_gpu_lost_between_two_instances_is_lost_with_all_instances(fake, node, split):
     split.mig[0].refuse["nvmlDeviceGetGpuInstanceId"] = [None, NvmlCode.GPU_IS_LOST]
     library = fake.FakeNvml([split])
     reader = node(library)

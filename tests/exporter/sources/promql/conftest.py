@@ -1,4 +1,4 @@
-"""A real Prometheus over pages that a test writes, and a server that is a fake and says so."""
+"""Runs a real Prometheus that scrapes a test's pages, and a fake query API with configured responses."""
 
 import asyncio
 import json
@@ -37,9 +37,9 @@ async def http():
 
 @pytest.fixture
 async def client(http):
-    made = Promql(http)
-    yield made
-    made.close()
+    promql = Promql(http)
+    yield promql
+    promql.close()
 
 
 def query_of(url, kind="vllm", role=Role.PODS, owner=CHAT, selector="", max_age_s=60.0, access=Credentials()):  # noqa: B008
@@ -59,7 +59,7 @@ def query():
 
 @pytest.fixture
 def read(client):
-    """`await read(target)`: what the catalog makes of a target's page, or the Failure."""
+    """`await read(target)`: the Samples of a target's page, or the Failure."""
 
     async def samples(target, at=2e9):
         body = await client.fetch(target.url, target.access)
@@ -70,26 +70,26 @@ def read(client):
 
 @dataclass
 class Fake:
-    """It is no Prometheus: it answers /api/v1/query with `says`, whatever is asked."""
+    """Fakes Prometheus: returns `response` for every POST."""
 
     url: str = ""
-    says: object = None  # bytes, or what is JSON, or a function of the form that returns one of them
+    response: object = None  # bytes, a JSON value, or a function form -> one of them
     status: int = 200
     headers: dict = field(default_factory=dict)
-    asked: list = field(default_factory=list)  # (path, form, headers) of each question
+    requests: list = field(default_factory=list)  # (path, form, headers) of each request
     held: asyncio.Event | None = None
 
     def data(self, *series, **more):
-        """Series are (labels, [(time, value)…])."""
+        """Sets a successful response with these series, each (labels, [(time, value)…])."""
         result = [{"metric": labels, "values": [[at, str(value)] for at, value in values]} for labels, values in series]
-        self.says = {"status": "success", "data": {"resultType": "matrix", "result": result}, **more}
+        self.response = {"status": "success", "data": {"resultType": "matrix", "result": result}, **more}
 
     async def answer(self, request):
-        self.asked.append((request.path, dict(await request.post()), dict(request.headers)))
+        self.requests.append((request.path, dict(await request.post()), dict(request.headers)))
         if self.held is not None:
             await self.held.wait()
-        said = self.says(self.asked[-1][1]) if callable(self.says) else self.says
-        body = said if isinstance(said, bytes) else json.dumps(said).encode()
+        response = self.response(self.requests[-1][1]) if callable(self.response) else self.response
+        body = response if isinstance(response, bytes) else json.dumps(response).encode()
         return web.Response(body=body, status=self.status, headers=self.headers)
 
 
@@ -122,7 +122,7 @@ async def fake():
 
 
 class Pages(dict):
-    """Pages by path, `pages["chat-0"] = text`; a page that is None or not there answers 500."""
+    """Serves pages by path: `pages["chat-0"] = text`. A missing page or None is HTTP 500."""
 
     def __init__(self):
         super().__init__()
@@ -145,9 +145,9 @@ class Pages(dict):
 
 def job(pages, name, *paths, honor_labels=False, **labels):
     def target(path):
-        # The address of all pages is the same: `instance` tells them apart.
-        own = {"__metrics_path__": f"/{path}", "instance": path, "pod": path, **labels}
-        return {"targets": [pages.address], "labels": own}
+        # All pages have the same address; `instance` distinguishes them.
+        target_labels = {"__metrics_path__": f"/{path}", "instance": path, "pod": path, **labels}
+        return {"targets": [pages.address], "labels": target_labels}
 
     return {"job_name": name, "honor_labels": honor_labels, "static_configs": [target(path) for path in paths]}
 
@@ -157,14 +157,14 @@ JOBS = (
     ("engines", ("chat-0", "chat-1"), {"namespace": "ai"}),
     ("dying", ("dying-0", "dying-1"), {"namespace": "dying"}),
     ("past", ("past-0", "past-1"), {"namespace": "past"}),
-    ("seen", ("seen-0", "seen-1"), {"namespace": "seen"}),
+    ("scraped", ("scraped-0", "scraped-1"), {"namespace": "scraped"}),
     ("renamed", ("node-1",), EXPORTER),
     ("left", ("node-2",), {**EXPORTER, "honor_labels": True}),
 )
 
 
 class Server:
-    """One real Prometheus for a whole file: it takes five seconds to begin to scrape. Every page every second."""
+    """Runs one real Prometheus for a whole test file, because its start takes five seconds. It scrapes every second."""
 
     def __init__(self, folder, pages):
         self._folder, self._process = folder, None
@@ -201,9 +201,9 @@ def pages():
 
 @pytest.fixture(scope="module")
 def server(pages, tmp_path_factory):
-    made = Server(tmp_path_factory.mktemp("prometheus"), pages)
-    yield made
-    made.stop()
+    server = Server(tmp_path_factory.mktemp("prometheus"), pages)
+    yield server
+    server.stop()
 
 
 @pytest.fixture
@@ -215,9 +215,9 @@ def prometheus(server, debian_tool):
 
 @pytest.fixture
 def look(client):
-    """`await look(discovery, wanted)`: look until `wanted({pod or URL: page or Failure})`; returns that."""
+    """`await look(discovery, condition)`: refreshes until `condition({pod or URL: page or Failure})`."""
 
-    async def again(discovery, wanted):
+    async def again(discovery, condition):
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 await discovery.refresh(0.0)
@@ -226,7 +226,7 @@ def look(client):
                     target.pod or target.url: await client.fetch(target.url, target.access)
                     for target in (listing.targets if listing is not None else ())
                 }
-                if found and wanted(found):
+                if found and condition(found):
                     return found
                 await asyncio.sleep(POLL_S)
 

@@ -1,4 +1,4 @@
-"""What is sent to a server, and what comes of whatever it does. The server is a fake: it says what a test wants."""
+"""The client sends instant queries and turns every response into series or a failure. The server is a fake."""
 
 import asyncio
 import ssl
@@ -15,20 +15,20 @@ ANY = Credentials()
 
 
 async def ask(client, query, at=None):
-    """The series of a query's last minute, or the failure."""
+    """Returns the series of a query's last minute, or the failure."""
     return await client.query(query, 60.0, lambda series: series, at=at)
 
 
 def up(count=1):
-    return [({"__name__": "up", "job": str(place)}, [(1.5, 1)]) for place in range(count)]
+    return [({"__name__": "up", "job": str(number)}, [(1.5, 1)]) for number in range(count)]
 
 
 @pytest.mark.parametrize("base", ["", "/", "/prometheus", "/api/prom/"])
-async def test_a_question_is_a_form_posted_to_the_api_under_its_prefix(client, fake, query, base):
+async def test_query_is_posted_as_a_form_under_the_prefix(client, fake, query, base):
     fake.data(*up())
-    asked = query(fake.url + base, kind="redis_exporter", selector='key="a"')
-    assert len(await ask(client, asked)) == 1
-    ((path, form, _),) = fake.asked
+    promql_query = query(fake.url + base, kind="redis_exporter", selector='key="a"')
+    assert len(await ask(client, promql_query)) == 1
+    ((path, form, _),) = fake.requests
     assert path == base.rstrip("/") + "/api/v1/query"
     assert form == {
         "query": '{__name__=~"redis_key_size|redis_stream_group_lag|redis_stream_group_messages_pending|'
@@ -39,34 +39,34 @@ async def test_a_question_is_a_form_posted_to_the_api_under_its_prefix(client, f
     }
 
 
-async def test_a_question_about_the_past_says_when(client, fake, query):
+async def test_query_about_the_past_has_a_time(client, fake, query):
     fake.data()
     assert await ask(client, query(fake.url), at=1700000000.5) == ()
-    assert fake.asked[0][1]["time"] == "1700000000.500"
+    assert fake.requests[0][1]["time"] == "1700000000.500"
 
 
-async def test_a_selector_longer_than_any_url_is_asked(client, fake, query):
+async def test_selector_may_be_longer_than_a_url(client, fake, query):
     fake.data(*up())
     selector = 'pod=~"' + "|".join(f"chat-{number}" for number in range(3000)) + '"'
     assert len(await ask(client, query(fake.url, selector=selector))) == 1
-    assert selector in fake.asked[0][1]["query"]
+    assert selector in fake.requests[0][1]["query"]
 
 
-async def test_a_token_or_a_password_comes_from_its_file_at_every_question(client, fake, query, tmp_path):
+async def test_token_and_password_are_read_from_their_files_for_every_query(client, fake, query, tmp_path):
     fake.data()
     secret = tmp_path / "secret"
     secret.write_text("one\n")
     await ask(client, query(fake.url, access=Credentials(bearer_file=str(secret))))
     secret.write_text("two\n")
     await ask(client, query(fake.url, access=Credentials(username="u", password_file=str(secret))))
-    assert [headers.get("Authorization") for _, _, headers in fake.asked] == ["Bearer one", "Basic dTp0d28="]
+    assert [headers.get("Authorization") for _, _, headers in fake.requests] == ["Bearer one", "Basic dTp0d28="]
     secret.unlink()
     failure = await ask(client, query(fake.url, access=Credentials(bearer_file=str(secret))))
     assert failure.kind is FailureKind.CREDENTIALS
-    assert len(fake.asked) == 2
+    assert len(fake.requests) == 2
 
 
-async def test_a_server_that_wants_a_certificate_gets_it(client, query, serve, tmp_path):
+async def test_server_that_requires_a_client_certificate_gets_it(client, query, serve, tmp_path):
     authority = trustme.CA()
     files = {name: str(tmp_path / name) for name in ("ca", "cert", "key")}
     authority.cert_pem.write_to_path(files["ca"])
@@ -85,36 +85,36 @@ async def test_a_server_that_wants_a_certificate_gets_it(client, query, serve, t
     app.router.add_post("/api/v1/query", answer)
     async with serve(app, ssl=context) as address:
         trusting = Credentials(ca_file=files["ca"])
-        known = Credentials(ca_file=files["ca"], certificate_file=files["cert"], key_file=files["key"])
-        assert await ask(client, query(f"https://{address}", access=known)) == ()
-        # Which of the two depends on how far the form had been sent when the server hung up.
+        with_certificate = Credentials(ca_file=files["ca"], certificate_file=files["cert"], key_file=files["key"])
+        assert await ask(client, query(f"https://{address}", access=with_certificate)) == ()
+        # The kind depends on how much of the form was sent before the server closed the connection.
         hung_up = {FailureKind.TLS, FailureKind.REFUSED}
         assert (await ask(client, query(f"https://{address}", access=trusting))).kind in hung_up
         assert (await ask(client, query(f"https://{address}"))).kind is FailureKind.TLS
 
 
 @pytest.mark.parametrize("status", [400, 422, 429, 500, 503])
-async def test_an_error_is_told_in_the_servers_words_with_the_selector(client, fake, query, status):
-    fake.status, fake.says = status, {"status": "error", "errorType": "bad_data", "error": "parse error: x"}
+async def test_error_has_the_servers_message_and_the_selector(client, fake, query, status):
+    fake.status, fake.response = status, {"status": "error", "errorType": "bad_data", "error": "parse error: x"}
     failure = await ask(client, query(fake.url, selector='pod=~"("'))
     assert failure.kind is FailureKind.STATUS
     assert failure.detail.startswith(f"HTTP {status} ")
     assert failure.detail.endswith('bad_data: parse error: x (selector: pod=~"(")')
 
 
-async def test_an_error_page_of_somebody_in_between_is_its_status(client, fake, query):
-    fake.status, fake.says = 401, b"<html>who are you?</html>"
+async def test_error_page_of_a_proxy_is_its_status(client, fake, query):
+    fake.status, fake.response = 401, b"<html>who are you?</html>"
     assert await ask(client, query(fake.url)) == Failure(FailureKind.STATUS, "HTTP 401 Unauthorized")
 
 
-async def test_a_redirect_is_not_followed(client, fake, query):
-    fake.status, fake.says, fake.headers = 307, b"", {"Location": f"{fake.url}/elsewhere"}
+async def test_redirect_is_not_followed(client, fake, query):
+    fake.status, fake.response, fake.headers = 307, b"", {"Location": f"{fake.url}/elsewhere"}
     failure = await ask(client, query(fake.url))
     assert failure == Failure(FailureKind.STATUS, "HTTP 307 Temporary Redirect")
-    assert len(fake.asked) == 1
+    assert len(fake.requests) == 1
 
 
-async def test_an_answer_that_never_comes_times_out(client, fake, query, http):
+async def test_missing_response_is_a_timeout(client, fake, query, http):
     http.limits = HttpLimits(timeout_s=0.05, body_bytes=1000)
     fake.data()
     fake.held = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_an_answer_that_never_comes_times_out(client, fake, query, http):
     assert failure == Failure(FailureKind.TIMEOUT, "no complete answer within 0.05 s")
 
 
-async def test_an_answer_larger_than_the_limit_is_not_read(client, fake, query, http):
+async def test_response_above_the_limit_is_not_read(client, fake, query, http):
     fake.data(*up(50))
     http.limits = HttpLimits(timeout_s=20.0, body_bytes=1000)
     assert (await ask(client, query(fake.url))).kind is FailureKind.TOO_LARGE
@@ -130,23 +130,21 @@ async def test_an_answer_larger_than_the_limit_is_not_read(client, fake, query, 
     assert (await ask(client, query(fake.url))).kind is FailureKind.TOO_LARGE
 
 
-async def test_a_large_answer_is_read_whole_and_beside_the_event_loop(client, fake, query):
+async def test_large_response_is_read_whole(client, fake, query):
     fake.data(*up(5000))
     assert len(await ask(client, query(fake.url))) == 5000
 
 
-async def test_where_nobody_listens_the_question_is_refused(client, query):
+async def test_query_to_a_closed_port_is_refused(client, query):
     failure = await ask(client, query("http://127.0.0.1:1"))
     assert failure == Failure(FailureKind.REFUSED, "127.0.0.1:1: Connection refused")
 
 
-async def test_a_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobody_from_another(
-    client, fake, query, http, serve
-):
+async def test_queries_to_a_hanging_server_are_limited_and_delay_no_other_server(client, fake, query, http, serve):
     fake.data()
     fake.held = asyncio.Event()
     http.limits = HttpLimits(timeout_s=0.2, body_bytes=1000)
-    questions = [asyncio.create_task(ask(client, query(fake.url))) for _ in range(3 * CONCURRENT_QUERIES)]
+    queries = [asyncio.create_task(ask(client, query(fake.url))) for _ in range(3 * CONCURRENT_QUERIES)]
     other = web.Application()
 
     async def answer(request):
@@ -155,20 +153,21 @@ async def test_a_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobo
     other.router.add_post("/api/v1/query", answer)
     async with serve(other) as address:
         assert await ask(client, query(f"http://{address}")) == ()
-    failures = await asyncio.gather(*questions)
+    failures = await asyncio.gather(*queries)
     assert {failure.kind for failure in failures} == {FailureKind.TIMEOUT}
     assert (
-        any(failure.detail.startswith("no turn") for failure in failures) or len(fake.asked) == 3 * CONCURRENT_QUERIES
+        any(failure.detail.startswith("no turn") for failure in failures)
+        or len(fake.requests) == 3 * CONCURRENT_QUERIES
     )
 
 
-async def test_a_turn_is_given_back(client, fake, query):
+async def test_slot_of_a_finished_query_is_released(client, fake, query):
     fake.data()
     for _ in range(2 * CONCURRENT_QUERIES):
         assert await ask(client, query(fake.url)) == ()
 
 
-async def test_whatever_is_no_promql_source_is_fetched_as_ever(client, serve):
+async def test_http_target_is_fetched_over_http(client, serve):
     app = web.Application()
 
     async def page(request):
@@ -179,5 +178,5 @@ async def test_whatever_is_no_promql_source_is_fetched_as_ever(client, serve):
         assert await client.fetch(f"http://{address}/metrics", ANY) == b"a 1\n"
 
 
-async def test_a_page_that_is_not_on_the_shelf_is_a_failure(client):
+async def test_page_that_is_not_stored_is_a_failure(client):
     assert (await client.fetch("promql+http://p?kind=vllm&pod=gone", ANY)).kind is FailureKind.EMPTY

@@ -1,4 +1,4 @@
-"""What a server may answer, and how little of it is believed."""
+"""Responses of a query API are decoded strictly: an invalid series costs only itself, any other error the response."""
 
 import json
 
@@ -21,14 +21,14 @@ def with_values(*values):
     return {**UP, "values": list(values)}
 
 
-def test_a_series_is_its_name_its_labels_and_its_samples_in_order():
-    said = body(with_values([2, "NaN"], [1.5, "1e3"], [3, "+Inf"]))
-    (series,) = decode_series(said)
+def test_series_has_its_name_labels_and_ordered_samples():
+    response = body(with_values([2, "NaN"], [1.5, "1e3"], [3, "+Inf"]))
+    (series,) = decode_series(response)
     assert (series.name, series.labels, series.times) == ("up", {"job": "a"}, (1.5, 2.0, 3.0))
     assert repr(series.values) == "(1000.0, nan, inf)"
 
 
-def test_what_has_no_value_is_nan_and_never_zero():
+def test_missing_value_is_nan_and_never_zero():
     (series,) = decode_series(body(with_values([1.5, None])))
     assert repr(series.values) == "(nan,)"
 
@@ -59,45 +59,45 @@ def test_what_has_no_value_is_nan_and_never_zero():
         with_values([1.5, "1"], [2.5, "x"]),
     ],
 )
-def test_a_series_that_makes_no_sense_costs_itself(bad):
+def test_invalid_series_costs_only_itself(bad):
     assert decode_series(body(UP, bad)) == (PromqlSeries("up", {"job": "a"}, (1.5,), (1.0,)),)
 
 
-def test_a_warning_is_an_answer_that_is_not_whole():
+def test_response_with_a_warning_is_partial():
     failure = decode_series(body(UP, warnings=["store-2: \x1b[31mtime-out", "more"]))
-    words = "the server warns that its response is incomplete: store-2: \ufffd[31mtime-out"
-    assert failure == Failure(FailureKind.PARTIAL, words)
+    detail = "the server warns that its response is incomplete: store-2: \ufffd[31mtime-out"
+    assert failure == Failure(FailureKind.PARTIAL, detail)
 
 
-def test_no_warnings_and_any_infos_leave_an_answer_whole():
+def test_response_with_infos_or_empty_warnings_is_complete():
     for more in ({"warnings": []}, {"warnings": None}, {"infos": ["metric might not be a counter"]}):
         assert len(decode_series(body(UP, **more))) == 1
 
 
-def test_an_answer_without_series_is_an_answer():
+def test_response_without_series_is_empty():
     assert decode_series(body()) == ()
 
 
 @pytest.mark.parametrize("kind", ["vector", "scalar", "string", None])
-def test_an_answer_that_is_no_range_vector_blames_the_selector(kind):
+def test_error_of_another_result_type_names_the_selector(kind):
     failure = decode_series(body(UP, kind=kind))
     assert failure.kind is FailureKind.UNREADABLE
     assert "selector" in failure.detail
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [b"", b"<html>", b"\xff", b"null", b"[]", b"{}", b"[" * 100_000, b'{"status": "success"', b'{"status": 7}'],
 )
-def test_what_is_not_prometheus_json_is_unreadable(said):
-    assert decode_series(said).kind is FailureKind.UNREADABLE
-    assert decode_error(said) is None
+def test_invalid_response_is_unreadable(response):
+    assert decode_series(response).kind is FailureKind.UNREADABLE
+    assert decode_error(response) is None
 
 
-def test_an_error_comes_in_the_servers_words():
-    said = {"status": "error", "errorType": "execution", "error": "query timed out\n" + "a" * 1000}
-    assert decode_series(json.dumps(said).encode()).detail.startswith("execution: query timed out aaa")
-    assert len(decode_error(json.dumps(said).encode())) == 300
+def test_error_has_the_servers_message():
+    response = {"status": "error", "errorType": "execution", "error": "query timed out\n" + "a" * 1000}
+    assert decode_series(json.dumps(response).encode()).detail.startswith("execution: query timed out aaa")
+    assert len(decode_error(json.dumps(response).encode())) == 300
     assert decode_error(b'{"error": "no tenant"}') == "no tenant"
 
 
@@ -118,11 +118,11 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_no_answer_whatever_makes_reading_raise(said):
+def test_no_response_raises_an_exception(response):
     for outcome in (
-        decode_series(json.dumps(said).encode()),
-        decode_series(body(said)),
-        decode_series(body(UP, data=said)),
+        decode_series(json.dumps(response).encode()),
+        decode_series(body(response)),
+        decode_series(body(UP, data=response)),
     ):
         assert isinstance(outcome, tuple | Failure)
-    decode_error(json.dumps(said).encode())
+    decode_error(json.dumps(response).encode())

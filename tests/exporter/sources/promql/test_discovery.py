@@ -1,4 +1,4 @@
-"""Who is listed, and when nobody knows. The server is a fake: it says what a test wants."""
+"""PromqlTargets lists targets from `up` and fresh samples, and keeps the list for a while. The server is a fake."""
 
 import asyncio
 
@@ -12,11 +12,11 @@ WAITING = {"__name__": "vllm:num_requests_waiting", "model_name": "m"}
 
 
 def of(name, at=(10, 20), up=(1, 1), waiting=(3, 4), job="engines"):
-    """The series of one pod's target; `waiting` None is: it has none."""
-    own = {"job": job, "instance": f"{name}:8000", "namespace": "ai", "pod": name}
-    series = [({"__name__": "up", **own}, list(zip(at, up, strict=False)))]
+    """Returns the series of one pod's target; without `waiting` if that is None."""
+    labels = {"job": job, "instance": f"{name}:8000", "namespace": "ai", "pod": name}
+    series = [({"__name__": "up", **labels}, list(zip(at, up, strict=False)))]
     if waiting is not None:
-        series.append(({**WAITING, **own}, list(zip(at, waiting, strict=False))))
+        series.append(({**WAITING, **labels}, list(zip(at, waiting, strict=False))))
     return series
 
 
@@ -29,13 +29,13 @@ async def fetched(client, targets):
     return {target.pod.pod: await client.fetch(target.url, target.access) for target in targets.listing().targets}
 
 
-async def test_before_the_first_answer_nothing_is_known(ask, fake):
+async def test_list_is_unknown_before_the_first_response(ask, fake):
     targets = ask(fake.url)
     assert targets.listing() is None
     assert targets.failure is None
 
 
-async def test_the_list_is_the_same_from_look_to_look_and_follows_who_comes_and_goes(ask, fake):
+async def test_list_is_stable_and_follows_new_and_removed_targets(ask, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-1"), *of("chat-0"))
     await targets.refresh(0.0)
@@ -50,7 +50,7 @@ async def test_the_list_is_the_same_from_look_to_look_and_follows_who_comes_and_
     assert names(targets) == ["chat-0", "chat-2"]
 
 
-async def test_the_pages_of_a_look_lie_on_the_shelf_and_those_of_the_gone_do_not(ask, client, fake):
+async def test_pages_of_listed_targets_are_stored_and_others_are_removed(ask, client, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-0"), *of("chat-1"))
     await targets.refresh(0.0)
@@ -61,7 +61,7 @@ async def test_the_pages_of_a_look_lie_on_the_shelf_and_those_of_the_gone_do_not
     assert list(client.pages.values()) == [page]
 
 
-async def test_who_does_not_answer_the_server_is_listed_and_answers_nobody(ask, client, fake):
+async def test_target_that_prometheus_cannot_scrape_is_listed_with_a_failure(ask, client, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-0"), *of("chat-1", up=(1, 0)), *of("chat-2", up=(0, 0), waiting=None), *of("x", waiting=None))
     await targets.refresh(0.0)
@@ -70,14 +70,14 @@ async def test_who_does_not_answer_the_server_is_listed_and_answers_nobody(ask, 
     assert kinds == {"chat-0": "page", "chat-1": refused, "chat-2": refused, "x": empty}
 
 
-async def test_what_shares_the_selector_and_is_none_of_ours_is_not_listed(ask, fake):
+async def test_target_of_another_kind_is_not_listed(ask, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-0"), *of("redis-0", waiting=None, job="redis"))
     await targets.refresh(0.0)
     assert names(targets) == ["chat-0"]
 
 
-async def test_when_all_fail_they_are_still_listed(ask, fake):
+async def test_targets_are_listed_even_if_all_fail(ask, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-0"), *of("chat-1"))
     await targets.refresh(0.0)
@@ -86,7 +86,7 @@ async def test_when_all_fail_they_are_still_listed(ask, fake):
     assert names(targets) == ["chat-0", "chat-1"]
 
 
-async def test_an_answer_that_names_nobody_is_not_an_answer_nobody(ask, client, fake):
+async def test_response_without_series_is_a_failure_and_not_an_empty_list(ask, client, fake):
     targets = ask(fake.url, keep_s=30.0, selector='pod="typo"')
     fake.data()
     await targets.refresh(0.0)
@@ -103,7 +103,7 @@ async def test_an_answer_that_names_nobody_is_not_an_answer_nobody(ask, client, 
     assert targets.listing() is None
 
 
-async def test_a_server_that_has_scraped_nobody_twice_does_not_know_everybody(ask, fake):
+async def test_list_is_unknown_until_a_target_was_scraped_twice(ask, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-0", at=(10,)))
     await targets.refresh(0.0)
@@ -114,7 +114,7 @@ async def test_a_server_that_has_scraped_nobody_twice_does_not_know_everybody(as
     assert names(targets) == ["chat-0", "chat-1"]
 
 
-async def test_without_an_up_those_with_a_fresh_sample_are_listed(ask, fake):
+async def test_targets_without_up_are_listed_by_fresh_samples(ask, fake):
     targets = ask(fake.url)
     fake.data(of("chat-0")[1], of("chat-1", at=(10,))[1])
     await targets.refresh(0.0)
@@ -122,7 +122,7 @@ async def test_without_an_up_those_with_a_fresh_sample_are_listed(ask, fake):
 
 
 @pytest.mark.parametrize("fault", ["status", "warning", "nonsense", "hang"])
-async def test_while_the_server_fails_the_list_stands_for_a_while_and_no_page_does(ask, client, fake, http, fault):
+async def test_list_is_kept_for_a_while_and_pages_fail_at_once_while_the_server_fails(ask, client, fake, http, fault):
     targets = ask(fake.url, keep_s=30.0)
     fake.data(*of("chat-0"))
     await targets.refresh(0.0)
@@ -133,7 +133,7 @@ async def test_while_the_server_fails_the_list_stands_for_a_while_and_no_page_do
         fake.data(*of("chat-0"), *of("chat-1"), warnings=["no store for chat-2"])
         kind = FailureKind.PARTIAL
     elif fault == "nonsense":
-        fake.says = b"<html>"
+        fake.response = b"<html>"
     else:
         fake.held, http.limits = asyncio.Event(), HttpLimits(timeout_s=0.05, body_bytes=1000)
         kind = FailureKind.TIMEOUT
@@ -145,7 +145,7 @@ async def test_while_the_server_fails_the_list_stands_for_a_while_and_no_page_do
     assert targets.listing() is None
 
 
-async def test_two_queries_do_not_take_each_others_pages_off_the_shelf(ask, client, fake):
+async def test_failed_query_does_not_remove_pages_of_another_query(ask, client, fake):
     mine, theirs = ask(fake.url, selector='a="b"'), ask(fake.url, selector='a="c"')
     fake.data(*of("chat-0"))
     await mine.refresh(0.0)
@@ -157,7 +157,7 @@ async def test_two_queries_do_not_take_each_others_pages_off_the_shelf(ask, clie
 
 
 @pytest.mark.parametrize(("role", "owns"), [(Role.PODS, True), (Role.GATEWAY, False), (Role.GPUS, False)])
-async def test_only_a_list_of_pods_is_a_workloads(ask, fake, chat, role, owns):
+async def test_only_a_list_of_pods_has_an_owner(ask, fake, chat, role, owns):
     targets = ask(fake.url, role=role)
     assert targets.owner == (chat if owns else None)
     fake.data(*of("chat-0"))
@@ -168,65 +168,65 @@ async def test_only_a_list_of_pods_is_a_workloads(ask, fake, chat, role, owns):
 
 
 def window(form):
-    """The time a question is about: (from, to], seconds."""
+    """Returns the time range (since, until] of a query, in seconds."""
     until, (_, length) = float(form["time"]), form["query"].removesuffix("ms]").rsplit("[", 1)
     return until - float(length) / 1000.0, until
 
 
-async def test_the_past_is_a_frame_for_each_step_with_what_was_known_then(ask, fake):
+async def test_history_has_a_frame_per_step_with_the_values_of_that_time(ask, fake):
     targets = ask(fake.url, max_age_s=15.0)
     fake.data(*of("chat-0", at=(10, 20, 30), up=(1, 1, 1), waiting=(1, 2, 3)), *of("chat-1", at=(10, 20), up=(1, 0)))
     frames = await targets.history(0.0, 50.0, 10.0)
-    said = [[page.split()[1] for page in frame.pages.values()] for frame in frames]
+    values = [[page.split()[1] for page in frame.pages.values()] for frame in frames]
     assert [frame.at for frame in frames] == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
-    assert said == [[], [b"1.0", b"3.0"], [b"2.0"], [b"3.0"], [b"3.0"], []]
-    ((_, form, _),) = fake.asked
+    assert values == [[], [b"1.0", b"3.0"], [b"2.0"], [b"3.0"], [b"3.0"], []]
+    ((_, form, _),) = fake.requests
     assert window(form) == (-15.0, 50.0)
-    # One list and the past speak of the same targets.
+    # The list and the history have the same targets.
     await targets.refresh(0.0)
     assert list(frames[1].pages) == list(targets.listing().targets)
 
 
-async def test_a_past_too_large_for_one_answer_is_asked_for_in_halves(ask, fake, http):
+async def test_history_too_large_for_one_response_is_queried_in_halves(ask, fake, http):
     targets = ask(fake.url, max_age_s=15.0)
     fake.data(*of("chat-0", at=(10, 20, 30), up=(1, 1, 1), waiting=(1, 2, 3)))
-    whole, answer, fits = await targets.history(0.0, 40.0, 10.0), fake.says, []
+    whole, answer, fits = await targets.history(0.0, 40.0, 10.0), fake.response, []
 
-    def says(form):
+    def respond(form):
         since, until = window(form)
         if until - since > 30.0:
             return b"a" * 2000
         fits.append((since, until))
         return answer
 
-    fake.says = says
+    fake.response = respond
     http.limits = HttpLimits(timeout_s=20.0, body_bytes=1000)
     assert await targets.history(0.0, 40.0, 10.0) == whole
     assert fits == [(-15.0, 10.0), (5.0, 20.0), (15.0, 40.0)]
 
 
-async def test_a_past_that_cannot_be_had_is_a_failure(ask, fake, http):
+async def test_history_of_a_failing_server_is_a_failure(ask, fake, http):
     targets = ask(fake.url)
     fake.status = 500
     assert (await targets.history(0.0, 10.0, 5.0)).kind is FailureKind.STATUS
-    fake.status, fake.says = 200, b"a" * 2000
+    fake.status, fake.response = 200, b"a" * 2000
     http.limits = HttpLimits(timeout_s=20.0, body_bytes=1000)
     assert (await targets.history(0.0, 10.0, 5.0)).kind is FailureKind.TOO_LARGE
 
 
 @pytest.mark.parametrize(("since", "until", "step"), [(0, 10, 0), (0, 10, -1), (10, 0, 1), (0, MOST_STEPS + 1, 1)])
-async def test_a_past_of_too_many_steps_or_none_is_refused(ask, fake, since, until, step):
+async def test_history_with_an_invalid_number_of_steps_is_refused(ask, fake, since, until, step):
     with pytest.raises(ValueError, match=f"must be 0..{MOST_STEPS} steps, got"):
         await ask(fake.url).history(float(since), float(until), float(step))
-    assert fake.asked == []
+    assert fake.requests == []
 
 
-async def test_pages_of_a_list_that_is_not_asked_for_any_more_leave_the_shelf(ask, client, fake):
+async def test_pages_of_a_dropped_list_are_removed(ask, client, fake):
     fake.data(*of("chat-0"))
     before, after = ask(fake.url), ask(fake.url)
     await before.refresh(0.0)
     await after.refresh(1.0)
-    del before  # a reload: the new list has laid the same page meanwhile
+    del before  # a reload: the new list has stored the same page
     assert len(client.pages) == 1
     del after
     assert client.pages == {}

@@ -1,4 +1,4 @@
-"""Whose a series is, and what its page had before a server added labels of its own."""
+"""A series is assigned to its target, and the labels that Prometheus added are removed."""
 
 import pytest
 
@@ -19,9 +19,9 @@ def series(name, labels, **more):
 
 
 def pages(found, role):
-    """Source -> the heads of its lines, of all its scrapes."""
-    made = group_by_origin(found, role, jobs_of(found))
-    return {source: [one.series for scrape in scrapes for one in scrape.lines] for source, scrapes in made.items()}
+    """Returns origin -> the heads of the lines of all its scrapes."""
+    groups = group_by_origin(found, role, jobs_of(found))
+    return {source: [one.series for scrape in scrapes for one in scrape.lines] for source, scrapes in groups.items()}
 
 
 def gpu_page(*found):
@@ -30,33 +30,33 @@ def gpu_page(*found):
     return [head.removeprefix(GPU.encode()) for head in heads]
 
 
-def test_labels_the_server_renamed_get_their_names_back_and_its_own_are_gone():
+def test_exported_labels_get_their_names_back_and_target_labels_are_removed():
     assert gpu_page(series("up", EXPORTER), series(GPU, EXPORTER, UUID="1", **HOLDER)) == [PLAIN]
 
 
-def test_a_gpu_that_nobody_holds_is_not_the_exporters():
+def test_idle_gpu_is_not_attributed_to_the_exporters_pod():
     free, held = series(GPU, EXPORTER, UUID="2"), series(GPU, EXPORTER, UUID="1", **HOLDER)
     assert gpu_page(series("up", EXPORTER), free) == [b'{UUID="2"}']
     assert gpu_page(series("up", EXPORTER), free, held) == [PLAIN, b'{UUID="2"}']
     assert gpu_page(free, held) == [PLAIN, b'{UUID="2"}']
 
 
-def test_labels_the_server_left_alone_stay_even_where_they_are_the_exporters_too():
-    own = {**EXPORTER, "namespace": "ai"}  # the exporter happens to live where the workload does
+def test_honored_labels_are_kept_even_if_they_equal_target_labels():
+    target = {**EXPORTER, "namespace": "ai"}  # the exporter runs in the namespace of the workload
     holder = {"namespace": "ai", "pod": "chat-0", "container": "c"}
-    assert gpu_page(series("up", own), series(GPU, {**own, **holder}, UUID="1")) == [PLAIN]
-    assert gpu_page(series("up", own), series(GPU, own, UUID="1")) == [b'{UUID="1"}']
-    assert gpu_page(series(GPU, {**own, **holder}, UUID="1")) == [PLAIN]
+    assert gpu_page(series("up", target), series(GPU, {**target, **holder}, UUID="1")) == [PLAIN]
+    assert gpu_page(series("up", target), series(GPU, target, UUID="1")) == [b'{UUID="1"}']
+    assert gpu_page(series(GPU, {**target, **holder}, UUID="1")) == [PLAIN]
 
 
-def test_whatever_the_server_says_of_a_target_is_not_on_its_page():
-    own = {**ENGINE, "node": "n", "app_kubernetes_io_name": "vllm", "model_name": "of-the-target"}
-    found = [series("up", own), series(WAITING, own, exported_model_name="m", engine="0")]
+def test_target_labels_are_not_on_the_page():
+    target = {**ENGINE, "node": "n", "app_kubernetes_io_name": "vllm", "model_name": "of-the-target"}
+    found = [series("up", target), series(WAITING, target, exported_model_name="m", engine="0")]
     expected = b'vllm:num_requests_waiting{engine="0",model_name="m"}'
     assert pages(found, Role.PODS) == {SeriesOrigin(PodKey("ai", "chat-0"), ""): [expected]}
 
 
-def test_pods_are_told_apart_by_their_names_and_gateways_by_their_addresses():
+def test_pods_are_distinguished_by_name_and_gateways_by_address():
     other = {**ENGINE, "instance": "10.0.0.2:8000", "pod": "chat-1"}
     found = [series("up", ENGINE), series(WAITING, ENGINE), series("up", other), series(WAITING, other)]
     assert list(pages(found, Role.PODS)) == [
@@ -83,12 +83,12 @@ def test_pods_are_told_apart_by_their_names_and_gateways_by_their_addresses():
         ({}, SeriesOrigin(None, "")),
     ],
 )
-def test_a_pod_is_named_in_one_of_several_ways_with_an_up_or_without(labels, source):
+def test_pod_is_read_from_any_of_its_labels_with_or_without_up(labels, source):
     assert list(pages([series(WAITING, labels)], Role.PODS)) == [source]
     assert list(pages([series(WAITING, labels), series("up", labels)], Role.PODS)) == [source]
 
 
-def test_two_servers_in_one_pod_are_both_on_its_page():
+def test_page_of_a_pod_has_both_of_its_servers():
     second = {**ENGINE, "instance": "10.0.0.1:8001"}
     found = [series("up", ENGINE), series(WAITING, ENGINE), series("up", second), series(WAITING, second)]
     ((_, heads),) = pages(found, Role.PODS).items()
@@ -96,7 +96,7 @@ def test_two_servers_in_one_pod_are_both_on_its_page():
                      b'vllm:num_requests_waiting{instance="10.0.0.1:8001"}']  # fmt: skip
 
 
-def test_each_of_a_pair_of_servers_has_its_own_scrape_of_the_page():
+def test_scrapes_of_two_prometheus_replicas_are_separate():
     a, b = {**ENGINE, "prometheus_replica": "a"}, {**ENGINE, "prometheus_replica": "b"}
     for ups in ([series("up", a), series("up", b)], []):
         found = [*ups, series(WAITING, a), series(WAITING, b), series("vllm:num_requests_running", b)]
@@ -105,13 +105,13 @@ def test_each_of_a_pair_of_servers_has_its_own_scrape_of_the_page():
         assert all(b"prometheus_replica" not in one.series for scrape in scrapes for one in scrape.lines)
 
 
-def test_a_new_pod_with_an_old_ones_address_has_its_own_series():
+def test_new_pod_with_an_old_address_has_separate_series():
     new = {**ENGINE, "pod": "chat-1"}
     found = [series("up", ENGINE), series(WAITING, ENGINE), series("up", new), series(WAITING, new)]
     assert [len(heads) for heads in pages(found, Role.PODS).values()] == [1, 1]
 
 
-def test_a_target_without_our_series_is_ours_only_if_its_job_is():
+def test_target_without_our_series_counts_only_if_its_job_has_some():
     silent, proxy = {**ENGINE, "pod": "chat-1", "instance": "b"}, {**ENGINE, "job": "proxies", "pod": "envoy-0"}
     found = [series("up", ENGINE), series(WAITING, ENGINE), series("up", silent), series("up", proxy)]
     assert [source.pod.pod for source in pages(found, Role.PODS)] == ["chat-0", "chat-1"]

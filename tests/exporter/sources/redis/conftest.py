@@ -1,4 +1,4 @@
-"""Real redis-servers on loopback, alone, behind sentinels or as a cluster, and pages that ask them."""
+"""Runs real redis-servers on loopback: single, behind sentinels or as a cluster, and RedisPages that query them."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ POLL_S = 0.02
 
 
 def free_ports(count):
-    """Ports that differ from each other, each with a free one 10000 above it: a cluster's bus is there."""
+    """Returns different free ports below 55000: the bus of a Redis cluster uses the port 10000 above each."""
     with ExitStack() as held:
         found = []
         while len(found) < count:
@@ -34,7 +34,7 @@ def free_ports(count):
 
 
 class Process:
-    """One redis-server (or sentinel) of a test's own; `client` asks it as the test's own hand."""
+    """Runs one redis-server or sentinel. client: a connection for the test."""
 
     def __init__(self, program, folder, port, options=(), config="", client=None):
         self.program, self.port, self.options = program, port, options
@@ -77,15 +77,15 @@ class Process:
 
 @pytest.fixture
 async def launch(debian_tool, tmp_path):
-    """`await launch("--option", …)`: a server that answers; `config` and `sentinel=True` for others."""
+    """`await launch("--option", …)` starts a server and waits until it responds. sentinel: starts a sentinel."""
     started = []
 
     async def run(*options, config="", sentinel=False, port=None, client=None, wait=True):
         program = debian_tool("redis-server")
         more = ("--sentinel",) if sentinel else ()
-        made = Process(program, tmp_path, port or free_ports(1)[0], (*more, *options), config, client)
-        started.append(made.start())
-        return await made.up() if wait else made
+        process = Process(program, tmp_path, port or free_ports(1)[0], (*more, *options), config, client)
+        started.append(process.start())
+        return await process.up() if wait else process
 
     yield run
     for each in started:
@@ -98,30 +98,30 @@ async def server(launch):
     return await launch()
 
 
-class NoOthers:
+class NoHttp:
     async def fetch(self, url, access):
         return Failure(FailureKind.REFUSED, f"not of Redis: {url}")
 
 
 @pytest.fixture
-async def asking():
-    """`pages`, and what they told: `asking.published` is a list of (url, problems)."""
-    made = SimpleNamespace(published=[], timeout_s=5.0)
-    made.pages = RedisPages(
-        NoOthers(), WallClock(), lambda: made.timeout_s, lambda url, problems: made.published.append((url, problems))
+async def source():
+    """`source.pages`: the RedisPages under test; `source.problems`: (url, problems) of each report."""
+    source = SimpleNamespace(problems=[], timeout_s=5.0)
+    source.pages = RedisPages(
+        NoHttp(), WallClock(), lambda: source.timeout_s, lambda url, problems: source.problems.append((url, problems))
     )
-    yield made
-    await made.pages.close()
+    yield source
+    await source.pages.close()
 
 
 @pytest.fixture
-def ask(asking):
-    """`await ask(port, lists=("jobs",))`: {queue: (waiting, running)} as the catalog reads it, or the Failure."""
+def ask(source):
+    """`await ask(port, lists=("jobs",))`: {queue: (waiting, running)} of the page, or the Failure."""
 
     async def once(port, access=Credentials(), *, tls=False, db=0, servers=None, **queues):  # noqa: B008
         servers = servers or Servers(Way.SERVER, (("127.0.0.1", port),), tls=tls, db=db, access=access)
-        target = asking.pages.target(RedisQuery(servers, **queues), None)
-        body = await asking.pages.fetch(target.url, target.access)
+        target = source.pages.target(RedisQuery(servers, **queues), None)
+        body = await source.pages.fetch(target.url, target.access)
         if isinstance(body, Failure):
             return body
         samples = Reader(target.kind).read(parse(body), 100.0)
@@ -135,17 +135,17 @@ def ask(asking):
 
 @pytest.fixture
 def until():
-    """`await until(ask, wanted)`: ask until the answer is as wanted; returns every different answer on the way."""
+    """`await until(ask, condition)`: calls `ask` until `condition(result)`. Returns all different results in order."""
 
-    async def again(question, wanted):
-        seen = []
+    async def again(request, condition):
+        results = []
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                answer = await question()
-                if not seen or repr(seen[-1]) != repr(answer):
-                    seen.append(answer)
-                if wanted(answer):
-                    return seen
+                answer = await request()
+                if not results or repr(results[-1]) != repr(answer):
+                    results.append(answer)
+                if condition(answer):
+                    return results
                 await asyncio.sleep(POLL_S)
 
     return again

@@ -1,4 +1,4 @@
-"""TLS and users of a real Redis: files that rotate, and what is said when one is not let in."""
+"""The Redis client authenticates with TLS and ACL users, rereads its files, and reports refusals."""
 
 import pytest
 import trustme
@@ -15,12 +15,12 @@ def authority():
 
 @pytest.fixture
 def files(authority, tmp_path):
-    """PEM files of the authority, of a server called redis.batch.svc, and of a client."""
+    """Writes PEM files of the authority, of a server named redis.batch.svc, and of a client."""
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     for name, host in (("server", "redis.batch.svc"), ("client", "tidegate")):
-        made = authority.issue_cert(host)
-        made.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
-        made.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        certificate = authority.issue_cert(host)
+        certificate.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+        certificate.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
     return tmp_path
 
 
@@ -39,38 +39,38 @@ async def secure(launch, files, ports):
 
 
 @pytest.fixture
-def own(files):
-    def access(**more):
+def credentials(files):
+    def build(**more):
         paths = {"ca_file": "ca.pem", "certificate_file": "client.pem", "key_file": "client.key"}
-        given = {key: str(files / name) for key, name in paths.items()} | more
-        return Credentials(**{"server_name": "redis.batch.svc"} | given)
+        options = {key: str(files / name) for key, name in paths.items()} | more
+        return Credentials(**{"server_name": "redis.batch.svc"} | options)
 
-    return access
+    return build
 
 
-async def test_a_server_is_believed_by_its_certificate_and_is_shown_ours(secure, ask, own):
+async def test_server_and_client_certificates_are_verified(secure, ask, credentials):
     await secure.client.rpush("jobs", "a")
-    assert (await ask(secure.port, own(), tls=True, lists=("jobs",)))["jobs"][0] == 1.0
+    assert (await ask(secure.port, credentials(), tls=True, lists=("jobs",)))["jobs"][0] == 1.0
 
 
-async def test_a_certificate_of_another_name_or_authority_is_not_believed(secure, ask, own, tmp_path):
-    failure = await ask(secure.port, own(server_name="other.svc"), tls=True, lists=("jobs",))
+async def test_certificate_of_another_name_or_authority_is_refused(secure, ask, credentials, tmp_path):
+    failure = await ask(secure.port, credentials(server_name="other.svc"), tls=True, lists=("jobs",))
     assert failure.kind is FailureKind.TLS
     assert "other.svc" in failure.detail
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "stranger.pem"))
-    failure = await ask(secure.port, own(ca_file=str(tmp_path / "stranger.pem")), tls=True, lists=("jobs",))
+    failure = await ask(secure.port, credentials(ca_file=str(tmp_path / "stranger.pem")), tls=True, lists=("jobs",))
     assert failure.kind is FailureKind.TLS
-    trusting = own(ca_file=None, server_name="other.svc", insecure_skip_verify=True)
+    trusting = credentials(ca_file=None, server_name="other.svc", insecure_skip_verify=True)
     assert (await ask(secure.port, trusting, tls=True, lists=("jobs",)))["jobs"][0] == 0.0
 
 
-async def test_who_shows_no_certificate_where_one_is_wanted_is_told_so(secure, ask, own):
-    failure = await ask(secure.port, own(certificate_file=None, key_file=None), tls=True, lists=("jobs",))
+async def test_missing_client_certificate_is_a_failure(secure, ask, credentials):
+    failure = await ask(secure.port, credentials(certificate_file=None, key_file=None), tls=True, lists=("jobs",))
     assert failure.kind in {FailureKind.TLS, FailureKind.REFUSED}
 
 
-async def test_a_file_that_cannot_be_read_is_named(secure, server, ask, own):
-    failure = await ask(secure.port, own(ca_file="/nowhere/ca.pem"), tls=True, lists=("jobs",))
+async def test_unreadable_file_is_named(secure, server, ask, credentials):
+    failure = await ask(secure.port, credentials(ca_file="/nowhere/ca.pem"), tls=True, lists=("jobs",))
     assert failure.kind is FailureKind.CREDENTIALS
     assert "/nowhere/ca.pem" in failure.detail
     failure = await ask(server.port, Credentials(username="u", password_file="/nowhere/password"), lists=("jobs",))
@@ -78,19 +78,19 @@ async def test_a_file_that_cannot_be_read_is_named(secure, server, ask, own):
     assert failure.detail == "/nowhere/password: No such file or directory"
 
 
-async def test_plain_words_to_a_tls_port_are_a_failure_and_not_a_zero(secure, server, ask, own, asking):
+async def test_tls_mismatch_is_a_failure_and_not_a_zero(secure, server, ask, credentials, source):
     assert (await ask(secure.port, lists=("jobs",))).kind is FailureKind.REFUSED
-    asking.timeout_s = 0.3  # Redis waits for the end of what it takes for a line
-    assert (await ask(server.port, own(), tls=True, lists=("jobs",))).kind is FailureKind.TIMEOUT
+    source.timeout_s = 0.3  # Redis waits for the end of the line
+    assert (await ask(server.port, credentials(), tls=True, lists=("jobs",))).kind is FailureKind.TIMEOUT
 
 
-async def test_a_password_is_read_again_when_it_has_changed(server, ask, tmp_path):
+async def test_changed_password_is_read_again(server, ask, tmp_path):
     password = tmp_path / "password"
     password.write_text("first\n")
     await server.client.execute_command("ACL", "SETUSER", "tidegate", "on", ">first", "~jobs", *READER.split())
     access = Credentials(username="tidegate", password_file=str(password))
     assert (await ask(server.port, access, lists=("jobs",)))["jobs"][0] == 0.0
-    # A user whose password changes stays in until somebody shows him out.
+    # A new password does not close existing connections; deleting the user does.
     await server.client.execute_command("ACL", "DELUSER", "tidegate")
     await server.client.execute_command("ACL", "SETUSER", "tidegate", "on", ">second", "~jobs", *READER.split())
     failure = await ask(server.port, access, lists=("jobs",))
@@ -101,14 +101,14 @@ async def test_a_password_is_read_again_when_it_has_changed(server, ask, tmp_pat
     assert (await ask(server.port, access, lists=("jobs",)))["jobs"][0] == 0.0
 
 
-async def test_who_has_no_password_where_one_is_wanted_is_told_so(server, ask):
+async def test_missing_password_is_a_failure(server, ask):
     await server.client.config_set("requirepass", "secret")
     failure = await ask(server.port, lists=("jobs",))
     assert failure.kind is FailureKind.CREDENTIALS
     assert failure.detail.endswith("the server says: NOAUTH Authentication required.")
 
 
-async def test_what_a_user_may_not_read_is_unknown_and_who_may_not_ask_for_the_role_is_told(server, ask, tmp_path):
+async def test_forbidden_key_is_unknown_and_a_forbidden_role_command_is_a_failure(server, ask, tmp_path):
     (tmp_path / "password").write_text("p")
     await server.client.execute_command("ACL", "SETUSER", "tidegate", "on", ">p", "~jobs", *READER.split())
     access = Credentials(username="tidegate", password_file=str(tmp_path / "password"))

@@ -1,4 +1,4 @@
-"""The real daemon and a queue in a real Redis: a batch worker that sleeps until there is a job."""
+"""The daemon wakes a sleeping batch worker from a queue in a real Redis."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def worker(server, queues, rest=""):
     )
 
 
-async def test_a_push_wakes_a_worker_that_sleeps_and_an_empty_queue_lets_it_sleep_again(daemon, server):
+async def test_push_wakes_a_sleeping_worker_and_an_empty_queue_lets_it_sleep(daemon, server):
     async with daemon(worker(server, "lists: [jobs], running: {lists: [doing]}")) as running:
         ask = running.ask
         assert (await ask.until((0, False)))[-1] == (0, False)
@@ -31,13 +31,13 @@ async def test_a_push_wakes_a_worker_that_sleeps_and_an_empty_queue_lets_it_slee
             assert (await stream.read()).result is True
         assert (await ask.until((3, True)))[-1] == (3, True)
 
-        # All are taken and one is still worked on: that is no reason to sleep.
+        # The queue is empty, but one job is in progress: the worker must not sleep.
         await server.client.delete("jobs")
         await server.client.rpush("doing", "last")
         assert (await ask.until((1, True)))[-1] == (1, True)
         assert (await running.decision())["reason"] == "serving"
 
-        # Redis dies: held and then an error, and no zero.
+        # Redis stops: the decision is held, then it is an error, and never zero.
         server.stop()
         assert await ask.until(UNAVAILABLE) == [(1, True), UNAVAILABLE]
         await server.start().up()
@@ -46,7 +46,7 @@ async def test_a_push_wakes_a_worker_that_sleeps_and_an_empty_queue_lets_it_slee
         stream.cancel()
 
 
-async def test_a_key_that_is_no_queue_wakes_nobody_puts_nobody_to_sleep_and_is_told(daemon, server):
+async def test_key_of_a_wrong_type_neither_wakes_nor_scales_down_and_is_reported(daemon, server):
     await server.client.rpush("jobs", *range(15))
     async with daemon(worker(server, "lists: [jobs, more]")) as running:
         assert (await running.ask.until((2, True)))[-1] == (2, True)
@@ -69,14 +69,14 @@ async def test_every_kind_of_queue_wakes(daemon, server, queues):
         assert (await running.ask.until((1, True)))[-1] == (1, True)
 
 
-async def test_two_tenants_of_one_redis_are_woken_by_their_own_queues_alone(daemon, server):
-    queues = "lists: [jobs, others, broken]"
-    tenants = worker(server, queues, "    model: jobs\n") + worker(server, queues, "    model: others\n").replace(
+async def test_tenants_of_one_redis_are_woken_only_by_their_queues(daemon, server):
+    queues = "lists: [jobs, scans, broken]"
+    tenants = worker(server, queues, "    model: jobs\n") + worker(server, queues, "    model: scans\n").replace(
         "name: chat", "name: other"
     )
-    await server.client.set("broken", "is a string")  # a third one's fault
+    await server.client.set("broken", "is a string")  # the fault of a third tenant
     async with daemon(tenants) as running:
         assert (await running.ask.until((0, False)))[-1] == (0, False)
-        await server.client.rpush("others", "a")
+        await server.client.rpush("scans", "a")
         assert (await running.ask.until((1, True), "other"))[-1] == (1, True)
         assert await running.ask.answer() == (0, False)

@@ -1,4 +1,4 @@
-"""Servers that are no Redis, and say so in many ways. Each is a fake and costs its own page."""
+"""A server that is no Redis costs only its page, whatever it sends."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from exporter.sources.redis import Servers, Stream, Way
 
 
 @asynccontextmanager
-async def saying(text, *, closes=False):
+async def serving(text, *, closes=False):
     async def answer(reader, writer):
         try:
             while await reader.read(65536):
@@ -37,12 +37,12 @@ GARBAGE = [
 
 @pytest.mark.parametrize("text", GARBAGE)
 @pytest.mark.parametrize("way", list(Way))
-async def test_whatever_a_stranger_says_is_a_failure_and_no_zero(ask, asking, text, way):
-    asking.timeout_s = 0.5
-    async with saying(text, closes=True) as port:
+async def test_garbage_of_a_server_is_a_failure_and_no_zero(ask, source, text, way):
+    source.timeout_s = 0.5
+    async with serving(text, closes=True) as port:
         servers = Servers(way, (("127.0.0.1", port),), master="m")
         found = await ask(0, servers=servers, lists=("jobs",), streams=(Stream("e", "g"),))
-    if isinstance(found, dict):  # one queue of the two was told
+    if isinstance(found, dict):  # one queue of the two was read
         assert found["e/g"][0] != found["e/g"][0]
     else:
         assert isinstance(found, Failure)
@@ -51,20 +51,20 @@ async def test_whatever_a_stranger_says_is_a_failure_and_no_zero(ask, asking, te
 
 @pytest.mark.parametrize("text", [b"*1\r\n*3\r\n:0\r\n:9\r\n:7\r\n", b"*2\r\n$1\r\nh\r\n$1\r\nx\r\n"])
 @pytest.mark.parametrize("way", [Way.SENTINEL, Way.CLUSTER])
-async def test_a_sentinel_or_node_that_names_no_server_is_a_failure(ask, asking, text, way):
-    asking.timeout_s = 0.5
-    async with saying(text) as port:
+async def test_sentinel_or_node_without_a_server_is_a_failure(ask, source, text, way):
+    source.timeout_s = 0.5
+    async with serving(text) as port:
         found = await ask(0, servers=Servers(way, (("127.0.0.1", port),), master="m"), lists=("jobs",))
     assert isinstance(found, Failure)
 
 
-async def test_connections_that_nobody_uses_are_let_go(server, ask, asking, launch):
+async def test_unused_connections_are_closed(server, ask, source, launch):
     other = await launch()
     await ask(server.port, lists=("jobs",))
-    asked, clock = asking.pages._used_at, asking.pages._clock
-    for servers in asked:
-        asked[servers] = clock.now() - 301.0
+    used_at, clock = source.pages._used_at, source.pages._clock
+    for servers in used_at:
+        used_at[servers] = clock.now() - 301.0
     await ask(other.port, lists=("jobs",))
     async with asyncio.timeout(10):
-        while len(await server.client.client_list()) > 1:  # noqa: ASYNC110 - the server's own state
+        while len(await server.client.client_list()) > 1:  # noqa: ASYNC110 - the state of the server
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Series and buckets: an outage of everybody does not fill the API server."""
+"""Repeated Events form a series, and token buckets keep a fleet-wide outage from filling the API server."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ def workload(number):
     return WorkloadKey("ai", f"w{number}")
 
 
-def test_the_same_within_six_minutes_is_one_series_that_counts():
+def test_same_event_within_six_minutes_extends_a_series_with_a_count():
     budget = EventBudget()
     assert budget.take(CHAT, EventReason.HELD, 0.0) == NEW
     budget.written(CHAT, EventReason.HELD, "chat.1", 0.0)
@@ -23,31 +23,31 @@ def test_the_same_within_six_minutes_is_one_series_that_counts():
     assert budget.take(CHAT, EventReason.HELD, 60.1 + 2 * SERIES_S) == NEW
 
 
-def test_other_news_and_other_workloads_are_other_series():
+def test_other_reasons_and_other_workloads_have_separate_series():
     budget = EventBudget()
     budget.written(CHAT, EventReason.HELD, "chat.1", 0.0)
     assert budget.take(CHAT, EventReason.CAPPED, 1.0) == NEW
     assert budget.take(workload(0), EventReason.HELD, 1.0) == NEW
 
 
-def test_of_an_event_that_is_gone_the_next_is_new():
+def test_event_after_a_deleted_one_is_new():
     budget = EventBudget()
     budget.written(CHAT, EventReason.HELD, "chat.1", 0.0)
     budget.gone(CHAT, EventReason.HELD)
     assert budget.take(CHAT, EventReason.HELD, 1.0) == NEW
 
 
-def test_one_that_flaps_has_25_and_then_one_in_five_minutes_and_nothing_is_lost_from_the_count():
+def test_flapping_workload_has_25_events_then_one_per_five_minutes_and_an_exact_count():
     budget = EventBudget()
     assert budget.take(CHAT, EventReason.HELD, 0.0) == NEW
     budget.written(CHAT, EventReason.HELD, "chat.1", 0.0)
-    taken = [budget.take(CHAT, EventReason.HELD, float(second)) for second in range(1, 302)]
-    # 24 are left of the 25, and after 300 s one is there again: it counts all 301 before it, and itself.
-    assert [place for place, each in enumerate(taken) if each is not None] == [*range(24), 299]
-    assert taken[299] == Again("chat.1", 301)
+    results = [budget.take(CHAT, EventReason.HELD, float(second)) for second in range(1, 302)]
+    # 24 of the 25 tokens are left, and one returns after 300 s: its event counts all 301 occurrences.
+    assert [index for index, each in enumerate(results) if each is not None] == [*range(24), 299]
+    assert results[299] == Again("chat.1", 301)
 
 
-def test_an_outage_of_ten_thousand_is_fifty_events_and_five_a_second():
+def test_outage_of_ten_thousand_workloads_writes_fifty_events_and_then_five_per_second():
     budget = EventBudget()
     at_once = [budget.take(workload(number), EventReason.HELD, 100.0) for number in range(10_000)]
     assert at_once == [NEW] * int(FLEET.burst) + [None] * (10_000 - int(FLEET.burst))
@@ -55,7 +55,7 @@ def test_an_outage_of_ten_thousand_is_fifty_events_and_five_a_second():
     assert sum(each is not None for each in later) == 5
 
 
-def test_who_is_refused_by_the_fleets_bucket_keeps_its_own():
+def test_refusal_by_the_fleets_bucket_takes_no_token_of_the_workload():
     budget = EventBudget()
     for number in range(50):
         budget.take(workload(number), EventReason.HELD, 0.0)
@@ -64,7 +64,7 @@ def test_who_is_refused_by_the_fleets_bucket_keeps_its_own():
     assert budget._workloads[CHAT].left == WORKLOAD.burst - 1
 
 
-def test_what_is_remembered_is_bounded_and_the_oldest_is_forgotten_first():
+def test_number_of_stored_series_is_bounded_and_the_oldest_is_dropped_first():
     budget = EventBudget()
     for number in range(MOST + 1):
         budget.written(workload(number), EventReason.HELD, f"e{number}", 0.0)
@@ -73,15 +73,15 @@ def test_what_is_remembered_is_bounded_and_the_oldest_is_forgotten_first():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.0, 30.0)), max_size=400))
-def test_in_no_stretch_of_time_are_there_more_than_the_buckets_allow(happened):
-    budget, now, taken = EventBudget(), 0.0, []
-    for number, pause in happened:
+def test_no_interval_has_more_events_than_the_buckets_allow(attempts):
+    budget, now, results = EventBudget(), 0.0, []
+    for number, pause in attempts:
         now += pause
         if budget.take(workload(number), EventReason.HELD, now) is not None:
-            taken.append((now, number))
-    for place, (since, _) in enumerate(taken):
-        for until, _ in taken[place:]:
-            within = [number for at, number in taken if since <= at <= until]
+            results.append((now, number))
+    for index, (since, _) in enumerate(results):
+        for until, _ in results[index:]:
+            within = [number for at, number in results if since <= at <= until]
             assert len(within) <= FLEET.burst + (until - since) * FLEET.per_s + 1e-6
             most = max(within.count(number) for number in range(4))
             assert most <= WORKLOAD.burst + (until - since) * WORKLOAD.per_s + 1e-6

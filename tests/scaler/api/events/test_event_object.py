@@ -1,4 +1,4 @@
-"""Where an Event is written: kubectl describes the Deployment, whatever its ScaledObject is called."""
+"""An Event is written on the scaled object, so that `kubectl describe deployment` shows it."""
 
 import pytest
 
@@ -15,7 +15,7 @@ LLM = WorkloadKey("ai", "llm")
 
 @pytest.fixture
 def cluster():
-    made = Cluster(blind_s=60.0)
+    cluster = Cluster(blind_s=60.0)
     for resource, document in (
         (DEPLOYMENTS, objects.deployment("llama")),
         (STATEFULSETS, objects.stateful_set("db")),
@@ -23,8 +23,8 @@ def cluster():
         (SCALEDOBJECTS, objects.scaled_object("llm", target="llama")),
         (SCALEDJOBS, objects.scaled_job("batch")),
     ):
-        made.apply(resource, "ADDED", document, 1000.0)
-    return made
+        cluster.apply(resource, "ADDED", document, 1000.0)
+    return cluster
 
 
 def subject(version, kind, name):
@@ -35,7 +35,7 @@ LLAMA = subject("apps/v1", "Deployment", "llama")
 SCALED = subject("keda.sh/v1alpha1", "ScaledObject", "llm")
 
 
-def test_it_is_on_what_the_scaled_object_scales_and_names_that_too(cluster):
+def test_event_is_on_the_scale_target_and_names_the_scaled_object(cluster):
     assert event_object(cluster, {LLM: Ref("ai", "Deployment", "llama")}, LLM) == EventObject(LLAMA, SCALED)
     second = WorkloadKey("ai", "llm", "decode")
     assert event_object(cluster, {second: Ref("ai", "Deployment", "llama")}, second) == EventObject(LLAMA, SCALED)
@@ -45,25 +45,25 @@ def test_it_is_on_what_the_scaled_object_scales_and_names_that_too(cluster):
     ("version", "kind", "name"),
     [("apps/v1", "StatefulSet", "db"), ("serving.kserve.io/v1beta1", "InferenceService", "kserved")],
 )
-def test_a_workload_of_annotations_is_its_own_object(cluster, version, kind, name):
+def test_event_of_an_annotated_workload_is_on_that_workload(cluster, version, kind, name):
     workload = WorkloadKey("ai", name)
     assert event_object(cluster, {workload: Ref("ai", kind, name)}, workload) == EventObject(
         subject(version, kind, name)
     )
 
 
-def test_a_scaled_job_scales_itself(cluster):
+def test_event_of_a_scaled_job_is_on_the_scaled_job(cluster):
     workload = WorkloadKey("ai", "batch")
     expected = EventObject(subject("keda.sh/v1alpha1", "ScaledJob", "batch"))
     assert event_object(cluster, {workload: Ref("ai", "ScaledJob", "batch")}, workload) == expected
 
 
-def test_the_subject_of_an_unwatched_target_is_the_scaled_object(cluster):
-    for target in (Ref("ai", "Mill", "llama"), Ref("ai", "Deployment", "nobody")):
+def test_event_for_an_unwatched_target_is_on_the_scaled_object(cluster):
+    for target in (Ref("ai", "Mill", "llama"), Ref("ai", "Deployment", "absent")):
         assert event_object(cluster, {LLM: target}, LLM) == EventObject(SCALED)
     assert event_object(cluster, {}, LLM) == EventObject(SCALED)
 
 
-def test_without_any_object_it_is_nowhere(cluster):
+def test_workload_without_an_object_has_no_event_object(cluster):
     assert event_object(cluster, {}, WorkloadKey("ai", "unknown")) is None
     assert event_object(cluster, {}, WorkloadKey("other", "llm")) is None

@@ -1,4 +1,4 @@
-"""The real HTTP listener on loopback, in front of a Board that a test publishes on."""
+"""Runs the real HTTP listener on loopback in front of a Board that a test publishes on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Site:
     url: str = ""
 
     def __post_init__(self):
-        self.own = SelfMetrics(self.registry)
+        self.self_metrics = SelfMetrics(self.registry)
         self.registry.register(BoardCollector(lambda: self.publisher.board, lambda: self.now))
         self.registry.register(ScrapeCollector(dict))
 
@@ -37,7 +37,7 @@ class Site:
         return WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)
 
     def publish(self):
-        """One that serves, one that is an error, one that sleeps."""
+        """Publishes one workload that serves, one that is unknown, and one that sleeps."""
         evidence = Evidence(
             waiting=30.0, running=10.0, kv_cache_used=0.5, requests_per_second=4.2, replicas_ready=2,
             objectives=(Objective("work", 40.0, 16.0, 2.5), Objective("gpu_engine", None, 0.8, None)),
@@ -51,7 +51,7 @@ class Site:
         return aiohttp.ClientSession()
 
     async def get(self, path, **headers):
-        """(status, content type, body)"""
+        """Returns (status, content type, body)."""
         async with aiohttp.ClientSession() as session, session.get(self.url + path, headers=headers) as response:
             return response.status, response.headers["Content-Type"], await response.text()
 

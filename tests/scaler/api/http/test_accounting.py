@@ -1,4 +1,4 @@
-"""Accounts on /metrics and as a document: what is not known is not there, and a follower shows none."""
+"""Accounts are exposed on /metrics and as a document, without unknown parts, and only by the leader."""
 
 import json
 
@@ -14,8 +14,8 @@ CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code", "decode")
 SERVING, ASLEEP = STATES.index(GpuUse.SERVING), STATES.index(GpuUse.ASLEEP)
 
 
-class Kept:
-    """Two workloads: chat acts and serves on 16 GPUs; code is observed and has 3 replicas where 1 would do."""
+class Books:
+    """Holds accounts of two workloads: chat acts on 16 GPUs; code is observed and has 3 replicas where 1 suffices."""
 
     workloads = (CODE, CHAT)
     observed = np.array([True, False])
@@ -39,19 +39,19 @@ class Kept:
 
 
 @pytest.fixture
-def kept():
-    return Kept()
+def books():
+    return Books()
 
 
 @pytest.fixture
-def shown(kept):
+def samples(books):
     """`shown(leads=True)`: (name, labels) of each sample -> its value."""
 
     def collect(*, leads=True):
         registry = CollectorRegistry()
-        registry.register(AccountsCollector(lambda: kept, lambda now: leads, lambda: 1010.0))
-        samples = (sample for family in registry.collect() for sample in family.samples)
-        return {(each.name, *sorted(each.labels.items())): each.value for each in samples}
+        registry.register(AccountsCollector(lambda: books, lambda now: leads, lambda: 1010.0))
+        exposed = (sample for family in registry.collect() for sample in family.samples)
+        return {(each.name, *sorted(each.labels.items())): each.value for each in exposed}
 
     return collect
 
@@ -60,8 +60,8 @@ def of(name, workload, **labels):
     return (f"tidegate_{name}", *sorted({"namespace": "ai", "workload": workload, **labels}.items()))
 
 
-def test_gpus_are_exposed_by_state_unless_their_number_is_unknown(shown):
-    found = shown()
+def test_gpus_are_exposed_by_state_unless_their_number_is_unknown(samples):
+    found = samples()
     assert found[of("workload_gpus", "chat", state="serving")] == 16.0
     assert found[of("workload_gpus", "chat", state="asleep")] == 0.0
     assert found[of("workload_gpu_seconds_total", "chat", state="serving")] == 160.0
@@ -69,40 +69,40 @@ def test_gpus_are_exposed_by_state_unless_their_number_is_unknown(shown):
     assert not [key for key in found if key[0].startswith("tidegate_workload_gpu") and "code/decode" in str(key)]
 
 
-def test_requests_and_tokens_are_shown_where_a_page_says_them(shown):
-    found = shown()
+def test_requests_and_tokens_are_exposed_if_a_target_has_them(samples):
+    found = samples()
     assert found[of("requests_finished_total", "chat")] == 10.0
     assert found[of("tokens_total", "chat", kind="prompt")] == 200.0
     assert of("tokens_total", "chat", kind="generation") not in found
     assert of("requests_finished_total", "code/decode") not in found
 
 
-def test_only_an_observed_workload_has_a_shadow(shown):
-    found = {key: value for key, value in shown().items() if key[0].startswith("tidegate_shadow")}
+def test_only_observed_workload_has_a_shadow(samples):
+    found = {key: value for key, value in samples().items() if key[0].startswith("tidegate_shadow")}
     assert found == {
         of("shadow_seconds_total", "code/decode"): 10.0,
         of("shadow_queue_seconds_total", "code/decode"): 0.0,
         of("shadow_disagreement_seconds_total", "code/decode", direction="more"): 0.0,
         of("shadow_disagreement_seconds_total", "code/decode", direction="fewer"): 10.0,
         of("shadow_replicas", "code/decode"): 1.0,
-    }, "how many GPUs it would have saved nobody knows"
+    }, "its GPUs are unknown, so saved GPU-seconds are not exposed"
 
 
-def test_a_follower_shows_none_of_it(shown):
-    assert shown(leads=False) == {}
+def test_follower_exposes_no_accounts(samples):
+    assert samples(leads=False) == {}
 
 
-def test_nothing_is_shown_before_there_is_anything(kept):
+def test_no_accounts_are_exposed_before_the_first_sweep(books):
     registry = CollectorRegistry()
     registry.register(AccountsCollector(lambda: None, lambda now: True, lambda: 0.0))
     assert [sample for family in registry.collect() for sample in family.samples] == []
     assert document(None, None, 5.0) == {"now": 5.0, "since": None, "gpu_hour": None, "workloads": []}
 
 
-def test_the_document_has_null_for_what_is_not_known(kept):
-    made = json.loads(json.dumps(document(account(kept), 2.5, 1010.0), allow_nan=False))
-    assert (made["now"], made["since"], made["gpu_hour"]) == (1010.0, 1000.0, 2.5)
-    chat, code = made["workloads"]
+def test_document_has_null_for_unknown_values(books):
+    accounts = json.loads(json.dumps(document(account(books), 2.5, 1010.0), allow_nan=False))
+    assert (accounts["now"], accounts["since"], accounts["gpu_hour"]) == (1010.0, 1000.0, 2.5)
+    chat, code = accounts["workloads"]
     nothing = dict.fromkeys(map(str, STATES), 0.0)
     assert chat == {
         "namespace": "ai", "name": "chat", "trigger": "", "since": 1000.0, "observed": False,

@@ -1,4 +1,4 @@
-"""What is known of the cluster, on /metrics."""
+"""The state of the cluster is exposed on /metrics."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,7 +14,7 @@ NOW = 1000.0
 
 
 @pytest.fixture
-def shown():
+def sample_value():
     def make(cluster, *object_errors, now=NOW):
         registry = CollectorRegistry()
         registry.register(ClusterCollector(cluster, lambda: object_errors, lambda: now))
@@ -23,28 +23,30 @@ def shown():
     return make
 
 
-def test_a_resource_is_current_while_the_api_server_answers(shown):
+def test_resource_is_synced_while_the_api_server_answers(sample_value):
     cluster = Cluster(blind_s=60.0)
     cluster.replace(PODS, None, [], NOW)
     cluster.mark_lost(PODS, NOW)
-    known = [shown(cluster, now=now)("tidegate_kubernetes_synced", {"resource": "pods"}) for now in (NOW, NOW + 61)]
-    assert known == [1.0, 0.0]
-    assert shown(cluster)("tidegate_kubernetes_synced", {"resource": "nodes"}) == 0.0
+    synced = [
+        sample_value(cluster, now=now)("tidegate_kubernetes_synced", {"resource": "pods"}) for now in (NOW, NOW + 61)
+    ]
+    assert synced == [1.0, 0.0]
+    assert sample_value(cluster)("tidegate_kubernetes_synced", {"resource": "nodes"}) == 0.0
 
 
-def test_a_nodes_gpus_and_mig_instances_are_shown_by_resource(shown):
+def test_gpus_and_mig_instances_of_a_node_are_exposed_by_resource(sample_value):
     cluster = Cluster(blind_s=60.0)
     node = api.node("n1", gpus=8, status={"allocatable": {"nvidia.com/mig-1g.10gb": "7"}})
     cluster.replace(NODES, None, [node], NOW)
-    value = shown(cluster)
+    value = sample_value(cluster)
     labels = {"node": "n1", "ready": "true"}
     assert value("tidegate_node_gpus_allocatable", {**labels, "resource": "nvidia.com/gpu"}) == 8.0
     assert value("tidegate_node_gpus_allocatable", {**labels, "resource": "nvidia.com/mig-1g.10gb"}) == 7.0
 
 
-def test_problems_are_counted_by_object(shown):
+def test_problems_are_counted_by_object(sample_value):
     ref = Ref("ai", "ScaledObject", "chat")
-    value = shown(
+    value = sample_value(
         Cluster(blind_s=60.0),
         ObjectError(ref, "a", "b"),
         ObjectError(ref, "c", "d"),

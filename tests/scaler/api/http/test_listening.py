@@ -1,4 +1,4 @@
-"""The limits of every HTTP server, over raw sockets, on a server whose limits are small."""
+"""Every HTTP server enforces connection limits; tested over raw sockets with small limits."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from scaler.logs import Throttle
 from scaler.net import ConnectionLimits, listen
 
 PATIENCE_S = 20.0  # never waited for: only says which await hung
-SOON_S = 0.05  # what a client that is late has, where a test waits for the limit itself
+SOON_S = 0.05  # the limit in tests that wait for it
 PATIENT = ConnectionLimits(
     connections=8, begin_s=PATIENCE_S, idle_s=PATIENCE_S, unread_s=PATIENCE_S, unread_bytes=2**30
 )
@@ -23,7 +23,7 @@ GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Server:
-    """An application that counts its requests and answers with a body of so many bytes."""
+    """Runs an application that counts its requests and responds with `body`."""
 
     def __init__(self):
         self.requests, self.body, self._clients = 0, b"ok", []
@@ -51,9 +51,9 @@ class Server:
         self._clients.append(writer)
         return reader, writer
 
-    async def until(self, true):
+    async def until(self, condition):
         async with asyncio.timeout(PATIENCE_S):
-            while not true():  # noqa: ASYNC110 - the kernel passes bytes on, and tells no event of ours
+            while not condition():  # noqa: ASYNC110 - the kernel moves bytes without an event to wait for
                 await asyncio.sleep(0.01)
 
     async def until_open(self, count):
@@ -66,7 +66,7 @@ def server():
 
 
 async def status(reader, writer, request=GET):
-    """Of one answer; the connection stays open. None: it was closed."""
+    """Returns the status of one response; the connection stays open. Returns None if it was closed."""
     writer.write(request)
     async with asyncio.timeout(PATIENCE_S):
         try:

@@ -1,4 +1,4 @@
-"""/metrics: valid for those who parse it, and an absent sample wherever a value is not known."""
+"""/metrics is valid exposition text, and an unknown value has no sample."""
 
 import asyncio
 import math
@@ -19,12 +19,12 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
 
 
 def values(text, parse=parse_text):
-    """(name, labels) -> value; a series that is there twice fails."""
+    """Returns (name, labels) -> value. Fails if a series occurs twice."""
     found = {}
     for family in parse(text):
         for sample in family.samples:
             key = (sample.name, *sorted(sample.labels.items()))
-            assert key not in found, f"{key} is there twice"
+            assert key not in found, f"{key} occurs twice"
             found[key] = sample.value
     return found
 
@@ -33,7 +33,7 @@ def of(name, workload, **labels):
     return (name, *sorted({"namespace": "ai", "workload": workload, **labels}.items()))
 
 
-async def test_a_decision_is_shown_with_its_evidence(site):
+async def test_decision_is_exposed_with_its_evidence(site):
     site.publish()
     found = values((await site.get("/metrics"))[2])
     assert found[of("tidegate_replicas", "chat")] == 3.0
@@ -54,19 +54,19 @@ async def test_a_decision_is_shown_with_its_evidence(site):
     assert found[of("tidegate_stale_targets", "code")] == 1.0
 
 
-async def test_people_orders_are_shown_while_they_hold(site):
+async def test_active_overrides_are_exposed(site):
     frozen = Evidence(brake="freeze until 2026-11-23T08:00Z because of the sale (configuration)", brake_until=1.8e9)
-    kept = Evidence(brake=str(unreadable("ai/Deployment/code")), schedule="floor 2", schedule_floor=2)
+    scheduled = Evidence(brake=str(unreadable("ai/Deployment/code")), schedule="floor 2", schedule_floor=2)
     site.publisher.publish(
         [
             Decision(CHAT, 3, True, Reason.FROZEN, 990.0, evidence=frozen),
-            Decision(CODE, 3, True, Reason.SCHEDULED, 990.0, evidence=kept),
+            Decision(CODE, 3, True, Reason.SCHEDULED, 990.0, evidence=scheduled),
         ],
         at=site.now,
     )
     found = values((await site.get("/metrics"))[2])
-    ordered = {key: value for key, value in found.items() if "brake" in key[0] or "schedule_" in key[0]}
-    assert ordered == {
+    overrides = {key: value for key, value in found.items() if "brake" in key[0] or "schedule_" in key[0]}
+    assert overrides == {
         of("tidegate_workload_brake", "chat", brake="freeze"): 1.0,
         of("tidegate_workload_brake_until_timestamp_seconds", "chat"): 1.8e9,
         of("tidegate_workload_brake", "code", brake="never_down"): 1.0,
@@ -74,9 +74,9 @@ async def test_people_orders_are_shown_while_they_hold(site):
     }
 
 
-async def test_how_the_activity_of_its_gpus_is_known_is_shown_with_it(site):
-    seen = Evidence(gpu_engine_active=0.4, gpu_activity="mixed", gpu_memory_held_bytes=2.0**36, gpus_lost=1)
-    site.publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, evidence=seen)], at=site.now)
+async def test_provenance_of_gpu_activity_is_exposed(site):
+    evidence = Evidence(gpu_engine_active=0.4, gpu_activity="mixed", gpu_memory_held_bytes=2.0**36, gpus_lost=1)
+    site.publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, evidence=evidence)], at=site.now)
     found = values((await site.get("/metrics"))[2])
     gpus = {key: value for key, value in found.items() if "workload_gpu" in key[0]}
     assert gpus == {
@@ -87,7 +87,7 @@ async def test_how_the_activity_of_its_gpus_is_known_is_shown_with_it(site):
     }
 
 
-async def test_what_is_not_known_has_no_sample(site):
+async def test_unknown_value_has_no_sample(site):
     site.publish()
     found = values((await site.get("/metrics"))[2])
     of_code = {key[0] for key in found if ("workload", "code") in key}
@@ -100,7 +100,7 @@ async def test_what_is_not_known_has_no_sample(site):
     assert not [key for key, value in found.items() if math.isnan(value)]
 
 
-async def test_there_is_exactly_one_reason_for_each_workload(site):
+async def test_each_workload_has_exactly_one_reason(site):
     site.publish()
     found = values((await site.get("/metrics"))[2])
     reasons = [(dict(key[1:])["workload"], dict(key[1:])["reason"]) for key in found if key[0] == "tidegate_reason"]
@@ -119,7 +119,7 @@ async def test_ages_grow_with_the_clock_and_are_never_negative(site):
     assert found[("tidegate_board_age_seconds",)] == 0.0
 
 
-async def test_it_is_the_text_format_unless_openmetrics_is_asked_for(site):
+async def test_format_is_text_unless_openmetrics_is_accepted(site):
     site.publish()
     status, kind, text = await site.get("/metrics")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -134,13 +134,13 @@ async def test_it_is_the_text_format_unless_openmetrics_is_asked_for(site):
     assert decisions(values(text)) == decisions(values(openmetrics, parse_openmetrics)) != {}
 
 
-async def test_some_families_can_be_asked_for_by_name(site):
+async def test_query_selects_families_by_name(site):
     site.publish()
     _, _, text = await site.get("/metrics?name[]=tidegate_replicas&name[]=tidegate_board_version")
     assert {key[0] for key in values(text)} == {"tidegate_replicas", "tidegate_board_version"}
 
 
-async def test_tidegates_own_metrics_are_there_before_anything_happened(site):
+async def test_self_metrics_exist_before_the_first_tick(site):
     found = values((await site.get("/metrics"))[2])
     names = {key[0] for key in found}
     assert found[("tidegate_ticks_failed_total",)] == 0.0
@@ -150,9 +150,9 @@ async def test_tidegates_own_metrics_are_there_before_anything_happened(site):
 
 
 @pytest.mark.parametrize("method", ["StreamIsActive", "Watch"])
-async def test_how_long_a_stream_was_open_is_no_latency(site, method):
-    site.own.observe_call("GetMetrics", "OK", 0.002)
-    site.own.observe_call(method, "CANCELLED", 3600.0)
+async def test_duration_of_a_stream_is_no_latency(site, method):
+    site.self_metrics.observe_call("GetMetrics", "OK", 0.002)
+    site.self_metrics.observe_call(method, "CANCELLED", 3600.0)
     found = values((await site.get("/metrics"))[2])
     calls = {
         dict(key[1:])["method"]: value
@@ -163,23 +163,23 @@ async def test_how_long_a_stream_was_open_is_no_latency(site, method):
     assert found[("tidegate_streams_ended_total", ("code", "CANCELLED"), ("method", method))] == 1.0
 
 
-async def test_promtool_finds_nothing_to_complain_about(site, debian_tool):
+async def test_promtool_accepts_the_page(site, debian_tool):
     promtool = debian_tool("promtool", "prometheus")
     site.publish()
-    site.own.observe_call("GetMetrics", "OK", 0.002)
+    site.self_metrics.observe_call("GetMetrics", "OK", 0.002)
     _, _, text = await site.get("/metrics")
     check = await asyncio.create_subprocess_exec(promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    complaints = await check.communicate(text.encode())
-    assert (check.returncode, *complaints) == (0, b"", b"")
+    output = await check.communicate(text.encode())
+    assert (check.returncode, *output) == (0, b"", b"")
 
 
-def test_a_board_is_written_out_later_as_it_was_when_it_was_collected():
-    """Five thousand workloads take half a second, in which KEDA would wait."""
+def test_page_shows_the_board_of_collection_time():
+    """Writing 5,000 workloads takes half a second, in which KEDA would wait, so it happens after the collection."""
     boards = [Board(7, 990.0, MappingProxyType({CHAT: Decision(CHAT, 3, True, Reason.SERVING, 990.0)}))]
     collected = list(BoardCollector(lambda: boards[-1], lambda: 1000.0).collect())
     boards.append(Board(8, 999.0, MappingProxyType({})))
-    said = {sample.name: sample.value for family in collected for sample in family.samples}
-    assert (said["tidegate_replicas"], said["tidegate_board_version"], said["tidegate_board_age_seconds"]) == (
+    samples = {sample.name: sample.value for family in collected for sample in family.samples}
+    assert (samples["tidegate_replicas"], samples["tidegate_board_version"], samples["tidegate_board_age_seconds"]) == (
         3,
         7,
         10.0,

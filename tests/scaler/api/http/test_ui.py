@@ -1,4 +1,4 @@
-"""The live page as it is sent: to browsers and to nobody else, with a policy, and only once."""
+"""The live page is sent only to browsers, with a content security policy, and only if it changed."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ NAMES = sorted(entry.name for entry in (files("scaler.api.http") / "page").iterd
 
 
 async def fetched(site, path, **headers):
-    """(status, headers, bytes as they were sent)"""
+    """Returns (status, headers, body as sent)."""
     async with (
         aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"}) as session,
         session.get(site.url + path, headers=headers, allow_redirects=False) as answer,
@@ -28,7 +28,7 @@ async def fetched(site, path, **headers):
         return answer.status, answer.headers, await answer.read()
 
 
-async def test_a_browser_gets_the_page_and_other_clients_the_list_of_paths(site):
+async def test_browser_gets_the_page_and_other_clients_get_the_list_of_paths(site):
     status, headers, body = await fetched(site, "/", **HTML)
     assert (status, headers["Content-Type"], headers["Vary"]) == (200, "text/html; charset=utf-8", "Accept")
     assert body.startswith(b"<!doctype html>")
@@ -39,7 +39,7 @@ async def test_a_browser_gets_the_page_and_other_clients_the_list_of_paths(site)
 
 
 @pytest.mark.parametrize("path", ["/", *(f"/page/{name}" for name in NAMES), "/page/words.json"])
-async def test_every_file_has_its_type_and_a_policy_and_is_sent_once(site, path):
+async def test_file_has_its_type_and_a_policy_and_is_sent_once(site, path):
     status, headers, body = await fetched(site, path, **HTML)
     types = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "json": "application/json"}
     assert status == 200
@@ -53,20 +53,20 @@ async def test_every_file_has_its_type_and_a_policy_and_is_sent_once(site, path)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith((".html", ".js", ".css"))])
-def test_the_page_names_no_other_origin_and_has_nothing_inline(name):
+def test_page_has_no_other_origin_and_no_inline_script_or_style(name):
     text = (files("scaler.api.http") / "page" / name).read_text()
     addresses = set(re.findall(r"(?:https?:)?//[a-z][\w.-]+\.\w+", text))
-    assert addresses <= {"http://www.w3.org"}, "the name of SVG, which is never asked for"
+    assert addresses <= {"http://www.w3.org"}, "only the namespace of SVG, which is never fetched"
     assert re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function", text) == []
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=\"", text) == []
 
 
-async def test_the_words_are_those_of_the_rows(site):
+async def test_words_document_is_served(site):
     _, _, body = await fetched(site, "/page/words.json")
     assert json.loads(body) == json.loads(json.dumps(words_document()))
 
 
-async def test_rows_are_the_board_trouble_first_with_what_the_fleet_comes_to(site):
+async def test_rows_are_the_board_with_problems_first_and_totals_of_the_fleet(site):
     site.publish()
     site.health.role = "leader"
     status, headers, body = await fetched(site, "/api/v1/rows")
@@ -82,20 +82,20 @@ async def test_rows_are_the_board_trouble_first_with_what_the_fleet_comes_to(sit
     }  # fmt: skip
 
 
-async def test_rows_that_one_has_are_not_sent_again_until_something_changes(site):
+async def test_unchanged_rows_are_not_sent_again(site):
     site.publish()
     _, headers, _ = await fetched(site, "/api/v1/rows")
-    seen = {"If-None-Match": headers["ETag"]}
+    condition = {"If-None-Match": headers["ETag"]}
     site.now = 1003.0
-    assert (await fetched(site, "/api/v1/rows", **seen))[0] == 304
+    assert (await fetched(site, "/api/v1/rows", **condition))[0] == 304
     site.health.last_tick_at = site.now
-    assert (await fetched(site, "/api/v1/rows", **seen))[0] == 200, "it is ready now"
+    assert (await fetched(site, "/api/v1/rows", **condition))[0] == 200, "the daemon has become ready"
     site.publisher.publish([], at=1003.0)
-    status, headers, body = await fetched(site, "/api/v1/rows", **seen)
-    assert (status, json.loads(body)["at"]) == (200, 1003.0), "nothing has changed, and that is newer"
+    status, headers, body = await fetched(site, "/api/v1/rows", **condition)
+    assert (status, json.loads(body)["at"]) == (200, 1003.0), "no decision has changed, but the Board is newer"
 
 
-async def test_rows_are_packed_for_whoever_unpacks(site):
+async def test_rows_are_compressed_for_clients_that_accept_gzip(site):
     site.publish()
     _, headers, packed = await fetched(site, "/api/v1/rows", **{"Accept-Encoding": "gzip, br"})
     _, plain_headers, plain = await fetched(site, "/api/v1/rows", **{"Accept-Encoding": "identity"})
@@ -105,36 +105,36 @@ async def test_rows_are_packed_for_whoever_unpacks(site):
 
 
 @pytest.mark.parametrize("path", ["/page/page.js", "/api/v1/rows"])
-@pytest.mark.parametrize("asked", ['"{}"', 'W/"{}"', '"other", W/"{}"', "*"])
-async def test_who_has_it_by_any_tag_is_not_sent_it_again(site, path, asked):
+@pytest.mark.parametrize("etags", ['"{}"', 'W/"{}"', '"other", W/"{}"', "*"])
+async def test_matching_etag_in_any_form_gets_304(site, path, etags):
     site.publish()
     _, headers, _ = await fetched(site, path)
     opaque = headers["ETag"].removeprefix("W/").strip('"')
-    assert (await fetched(site, path, **{"If-None-Match": asked.format(opaque)}))[0] == 304
-    assert (await fetched(site, path, **{"If-None-Match": asked.format("other")}))[0] == (304 if asked == "*" else 200)
+    assert (await fetched(site, path, **{"If-None-Match": etags.format(opaque)}))[0] == 304
+    assert (await fetched(site, path, **{"If-None-Match": etags.format("other")}))[0] == (304 if etags == "*" else 200)
 
 
-@pytest.mark.parametrize("said", ["nonsense", '"', '"a" b', "W/", "é"])
-async def test_a_tag_that_is_none_is_not_ours(site, said):
+@pytest.mark.parametrize("etag", ["nonsense", '"', '"a" b', "W/", "é"])
+async def test_malformed_etag_gets_the_rows(site, etag):
     site.publish()
-    assert (await fetched(site, "/api/v1/rows", **{"If-None-Match": said}))[0] == 200
+    assert (await fetched(site, "/api/v1/rows", **{"If-None-Match": etag}))[0] == 200
 
 
-async def test_rows_say_what_keeps_the_controllers_and_ask_for_that_now_and_then_and_not_in_the_loop(site):
-    asked, threads = [], set()
+async def test_rows_have_controller_outcomes_computed_every_five_seconds_in_a_thread(site):
+    computed_at, threads = [], set()
 
     def outcomes():
-        asked.append(site.now)
+        computed_at.append(site.now)
         decisions = site.publisher.board.decisions.values()
 
-        def seen():
+        def compute():
             threads.add(threading.current_thread())
             return [
                 OutcomeRow(each, Facts(), ControllerOutcome(OutcomeCode.PAUSED, ("held", "and more")))
                 for each in decisions
             ]
 
-        return seen
+        return compute
 
     rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, outcomes)
     site.publish()
@@ -143,5 +143,5 @@ async def test_rows_say_what_keeps_the_controllers_and_ask_for_that_now_and_then
         answer = await rows.get(make_mocked_request("GET", "/api/v1/rows"))
         workloads = json.loads(answer.body)["workloads"]
         assert {(each["hindered"], each["hindered_by"]) for each in workloads} == {("paused", "held")}
-    assert asked == [1000.0, 1005.0]
+    assert computed_at == [1000.0, 1005.0]
     assert threading.current_thread() not in threads

@@ -1,4 +1,4 @@
-"""A board in memory, and the real server over loopback in front of it, asked as KEDA asks."""
+"""Runs the real gRPC server over loopback in front of a Board in memory, and calls it as KEDA does."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -20,18 +20,18 @@ PATIENCE_S = 20  # never waited for: only says which await hung
 
 
 class Board:
-    """Speaks the servicer's `Decisions`, and tells a test when a stream has seen an entry or is gone.
+    """Implements the servicer's `Decisions`, and lets a test wait until streams have received an entry or have ended.
 
-    claims: of a configuration that has the workloads of the entries, all of them acting.
+    claims: authorizes calls for the workloads of the entries, all of them in mode `act`.
     """
 
     def __init__(self) -> None:
         self.entries: dict[WorkloadKey, Decision | None] = {}
         self.now = 1000.0
-        self.listening: list[Decision | None] = []  # what each waiting stream saw last
+        self.listening: list[Decision | None] = []  # the entry that each waiting stream received last
         self.claims = CallAuthorizer()
         self.claims.take(ConfiguredWorkloads({}))
-        self.turn = asyncio.Event()  # until anything of the above changes
+        self.turn = asyncio.Event()  # set when anything above changes
 
     def decide(self, replicas, *, reason=Reason.SERVING, workload=CHAT, **more) -> Decision:
         """replicas None is unknown; more: fields of Decision."""
@@ -53,10 +53,10 @@ class Board:
         self._claim()
         self._wake()
 
-    async def until(self, *seen) -> None:
-        """Wait until exactly these entries, in any order, are what the open streams saw last."""
+    async def until(self, *entries) -> None:
+        """Waits until exactly these entries, in any order, are those that the open streams received last."""
         async with asyncio.timeout(PATIENCE_S):
-            while sorted(map(id, self.listening)) != sorted(map(id, seen)):
+            while sorted(map(id, self.listening)) != sorted(map(id, entries)):
                 await self.turn.wait()
 
     def get(self, workload) -> Decision | None:
@@ -65,15 +65,15 @@ class Board:
     def knows(self, workload) -> bool:
         return workload in self.entries
 
-    async def changed(self, workload, seen) -> Decision | None:
-        if self.entries.get(workload) is seen:
-            self.listening.append(seen)
+    async def changed(self, workload, last) -> Decision | None:
+        if self.entries.get(workload) is last:
+            self.listening.append(last)
             self._wake()
             try:
-                while self.entries.get(workload) is seen and workload in self.entries:
+                while self.entries.get(workload) is last and workload in self.entries:
                     await self.turn.wait()
             finally:
-                del self.listening[next(i for i, entry in enumerate(self.listening) if entry is seen)]
+                del self.listening[next(i for i, entry in enumerate(self.listening) if entry is last)]
                 self._wake()
         return self.entries.get(workload)
 
@@ -90,7 +90,7 @@ class Board:
 
 @dataclass
 class Keda:
-    """KEDA's side of the wire."""
+    """Calls the server as KEDA does."""
 
     server: KedaServer
     port: int
@@ -113,10 +113,10 @@ class Keda:
     async def active(self, ref: ScaledObjectRef) -> bool:
         return (await self.stub.IsActive(ref, timeout=PATIENCE_S)).result
 
-    async def refusal(self, answer) -> tuple[grpc.StatusCode, str]:
-        """The code and the words of an answer that must be an error."""
+    async def refusal(self, call) -> tuple[grpc.StatusCode, str]:
+        """Returns the status code and the details of a call that must fail."""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await answer
+            await call
         return caught.value.code(), caught.value.details()
 
 
@@ -144,6 +144,6 @@ async def keda(board):
 
 
 @pytest.fixture
-def asking():
-    """KEDA on a channel of the test's own, to a server of its own."""
+def keda_for():
+    """`keda_for(channel, front)`: KEDA on this channel to the server of `front`."""
     return lambda channel, front: Keda(front.server, 0, channel)

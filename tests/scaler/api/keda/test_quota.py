@@ -1,4 +1,4 @@
-"""One caller cannot take the memory or the calls of the others, and KEDA's operator is never refused."""
+"""A caller cannot exhaust memory or calls of other callers, and KEDA's operator is never refused."""
 
 import asyncio
 import struct
@@ -26,15 +26,17 @@ IS_ACTIVE = "/externalscaler.ExternalScaler/IsActive"
 
 @pytest.fixture
 def front():
-    """`async with front(names, limits) as (port, logged)`: the server of a cluster with these ScaledObjects."""
+    """`async with front(names, limits) as (port, logged)`: a server for a cluster with these ScaledObjects."""
 
     @asynccontextmanager
-    async def made(names=("chat",), limits=None):
+    async def running(names=("chat",), limits=None):
         publisher, claims, logged = Publisher(()), CallAuthorizer(), []
-        census = take(Config(kubernetes=Kubernetes()), [scaled(name, trigger(engine="vllm")) for name in names], (), ())
-        publisher.keep_only((workload.key for workload in census.workloads), 0.0)
-        claims.take(census)
-        publisher.publish([Decision(each.key, 2, True, Reason.SERVING, 0.0) for each in census.workloads], 0.0)
+        registry = take(
+            Config(kubernetes=Kubernetes()), [scaled(name, trigger(engine="vllm")) for name in names], (), ()
+        )
+        publisher.keep_only((workload.key for workload in registry.workloads), 0.0)
+        claims.take(registry)
+        publisher.publish([Decision(each.key, 2, True, Reason.SERVING, 0.0) for each in registry.workloads], 0.0)
         server = create(
             publisher,
             claims=claims,
@@ -50,12 +52,12 @@ def front():
         finally:
             await server.drain(PATIENCE_S)
 
-    return made
+    return running
 
 
 @asynccontextmanager
 async def caller(port, source="127.0.0.1"):
-    """The stub of a client at this address, which reaches the server through a relay of its own."""
+    """Yields the stub of a client at this address, which reaches the server through a separate relay."""
 
     async def pump(reader, writer):
         try:
@@ -81,7 +83,7 @@ def ref(name="chat"):
 
 
 @pytest.mark.parametrize(
-    ("peer", "its_address"),
+    ("peer", "expected"),
     [
         ("ipv4:10.0.0.5:43122", "10.0.0.5"),
         ("ipv6:%5B::1%5D:57574", "::1"),
@@ -89,8 +91,8 @@ def ref(name="chat"):
         ("unix:", "unix"),
     ],
 )
-def test_calls_are_counted_by_address_without_port(peer, its_address):
-    assert address(peer) == its_address
+def test_calls_are_counted_by_address_without_port(peer, expected):
+    assert address(peer) == expected
 
 
 @pytest.mark.parametrize(("triggers", "quota"), [(0, 256), (1, 260), (1000, 4256)])
@@ -101,12 +103,12 @@ def test_quota_grows_with_the_known_triggers(triggers, quota):
     assert counted.enter("10.0.0.6") is None
 
 
-def test_there_is_no_quota_before_the_triggers_are_known():
+def test_no_quota_applies_before_the_triggers_are_known():
     counted = Quota(lambda: None, RateLimitedLog(lambda: 0.0, lambda _event, **_fields: None))
     assert {counted.enter("10.0.0.5") for _ in range(10_000)} == {None}
 
 
-async def test_streams_without_end_are_refused_to_their_address_and_to_no_other(front):
+async def test_endless_streams_are_refused_only_to_their_address(front):
     quota = CALLS_PER_TRIGGER + CALLS_BESIDE
     async with front() as (port, logged), caller(port, "127.0.0.2") as rogue, caller(port) as keda:
         streams = [rogue.StreamIsActive(ref()) for _ in range(quota)]
@@ -123,7 +125,7 @@ async def test_streams_without_end_are_refused_to_their_address_and_to_no_other(
 
 
 async def until_answered(stub):
-    """The server learns of a cancelled stream a moment after the client."""
+    """Calls until the server has noticed that the client cancelled a stream."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -147,23 +149,23 @@ async def test_keda_with_hundreds_of_push_triggers_on_one_connection_is_never_re
     assert logged == []
 
 
-async def test_a_call_whose_message_does_not_arrive_is_ended(front):
+async def test_call_whose_message_does_not_arrive_is_ended(front):
     never = asyncio.Event()
 
-    async def nothing():
+    async def no_message():
         await never.wait()
         yield b""
 
     async with front(limits=GrpcLimits(receive_s=0.1)) as (port, _):
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            calls = [channel.stream_unary(IS_ACTIVE)(nothing()) for _ in range(100)]
+            calls = [channel.stream_unary(IS_ACTIVE)(no_message()) for _ in range(100)]
             ends = {(await call.code(), await call.details()) for call in calls}
             assert ends == {(grpc.StatusCode.DEADLINE_EXCEEDED, "message: must arrive within 0.1 s")}
             assert (await ExternalScalerStub(channel).IsActive(ref())).result is True
         never.set()
 
 
-async def test_a_call_without_a_message_or_with_bytes_that_are_none_is_the_callers_error(front, caplog):
+async def test_missing_or_malformed_message_is_an_invalid_argument(front, caplog):
     async with front() as (port, _), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         for messages in ([], [b"\xff\xff\xff"]):
             call = channel.stream_unary(IS_ACTIVE)(iter(messages))
@@ -171,8 +173,8 @@ async def test_a_call_without_a_message_or_with_bytes_that_are_none_is_the_calle
     assert "Traceback" not in caplog.text
 
 
-async def test_a_message_that_is_announced_too_large_is_refused_before_it_is_sent(front):
-    """Of 4 MiB that a client announces, the server waits for none: it ends the stream."""
+async def test_message_announced_too_large_is_refused_before_it_is_sent(front):
+    """The client announces 4 MiB and sends one byte; the server ends the stream at once."""
     async with front(limits=GrpcLimits(receive_s=1000.0)) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b""))
@@ -197,7 +199,7 @@ def frame(kind, flags, stream, payload):
 
 
 def headers(path):
-    """Literal fields without Huffman coding (RFC 7541, 6.2.2)."""
+    """Returns literal fields without Huffman coding (RFC 7541, 6.2.2)."""
     fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "te": "trailers"}
     fields["content-type"] = "application/grpc"
     return b"".join(
@@ -206,9 +208,9 @@ def headers(path):
     )
 
 
-def test_the_largest_trigger_that_is_read_fits_into_a_message():
-    """MOST_BYTES of words, and as much again for the keys that KEDA adds."""
-    words = {f"{i}": "v" * (MOST_BYTES // 64 - 2) for i in range(64)}
+def test_largest_accepted_trigger_fits_into_a_message():
+    """A message has up to MOST_BYTES of metadata, and as much again for the keys that KEDA adds."""
+    metadata = {f"{i}": "v" * (MOST_BYTES // 64 - 2) for i in range(64)}
     keda = {"scalerAddress": "a" * 253, "caCert": "c" * (MOST_BYTES - 2048)}
-    message = ScaledObjectRef(name="n" * 253, namespace="n" * 63, scalerMetadata={**words, **keda})
+    message = ScaledObjectRef(name="n" * 253, namespace="n" * 63, scalerMetadata={**metadata, **keda})
     assert MOST_BYTES < message.ByteSize() <= GrpcLimits().message_bytes

@@ -1,4 +1,4 @@
-"""What KEDA is pushed. A push is waited for, silence is proven by what comes next."""
+"""StreamIsActive pushes changes of `active` to KEDA. The next push proves that there was none before it."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ async def pushed(stream) -> bool:
 
 
 @pytest.mark.parametrize("replicas", [0, 3])
-async def test_the_state_is_pushed_on_connect(board, listen, replicas):
+async def test_current_state_is_pushed_on_connect(board, listen, replicas):
     board.decide(replicas)
     assert await pushed(listen()) is (replicas > 0)
 
 
-async def test_each_turn_of_active_is_pushed_and_nothing_else(board, listen):
+async def test_only_changes_of_active_are_pushed(board, listen):
     board.decide(0, reason=Reason.ASLEEP)
     stream = listen()
     assert await pushed(stream) is False
@@ -48,7 +48,7 @@ async def test_each_turn_of_active_is_pushed_and_nothing_else(board, listen):
 
 
 @pytest.mark.parametrize("active", [True, False])
-async def test_an_unknown_state_is_silence_until_it_is_known(board, listen, active):
+async def test_unknown_state_is_not_pushed(board, listen, active):
     board.put(CHAT, None)
     stream = listen()
     await board.until(None)
@@ -57,7 +57,7 @@ async def test_an_unknown_state_is_silence_until_it_is_known(board, listen, acti
     assert await pushed(stream) is active
 
 
-async def test_losing_sight_of_an_active_workload_pushes_nothing(board, listen):
+async def test_active_workload_that_becomes_unknown_is_not_pushed(board, listen):
     board.decide(1)
     stream = listen()
     assert await pushed(stream) is True
@@ -67,7 +67,7 @@ async def test_losing_sight_of_an_active_workload_pushes_nothing(board, listen):
     assert await pushed(stream) is False
 
 
-async def test_bad_metadata_and_unknown_workloads_are_errors_at_once(keda, listen):
+async def test_invalid_metadata_and_unknown_workloads_are_errors_at_once(keda, listen):
     for ref, code in (
         (keda.ref(workload="team-b/chat"), grpc.StatusCode.INVALID_ARGUMENT),
         (keda.ref(), grpc.StatusCode.NOT_FOUND),
@@ -75,7 +75,7 @@ async def test_bad_metadata_and_unknown_workloads_are_errors_at_once(keda, liste
         assert await listen(ref).code() is code
 
 
-async def test_a_workload_taken_from_the_configuration_ends_its_stream_with_not_found(board, listen):
+async def test_stream_of_a_removed_workload_ends_with_not_found(board, listen):
     board.decide(1)
     stream = listen()
     assert await pushed(stream) is True
@@ -83,9 +83,9 @@ async def test_a_workload_taken_from_the_configuration_ends_its_stream_with_not_
     assert await stream.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_client_that_goes_away_leaves_nothing_behind(board, keda, listen):
+async def test_disconnected_client_leaves_no_task_behind(board, keda, listen):
     decision = board.decide(1)
-    assert await keda.active(keda.ref())  # the tasks of the server and of the connection are there from now on
+    assert await keda.active(keda.ref())  # from here on, the tasks of the server and of the connection exist
     before = asyncio.all_tasks()
     streams = [listen() for _ in range(20)]
     for stream in streams:
@@ -100,7 +100,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(board, keda, listen
     assert [call[:2] for call in keda.observed if call[0] == "StreamIsActive"] == [("StreamIsActive", "CANCELLED")] * 20
 
 
-async def test_two_listeners_of_one_workload_both_hear(board, listen):
+async def test_two_streams_of_one_workload_both_get_the_push(board, listen):
     board.decide(0)
     first, second = listen(), listen()
     assert [await pushed(first), await pushed(second)] == [False, False]
@@ -108,7 +108,7 @@ async def test_two_listeners_of_one_workload_both_hear(board, listen):
     assert [await pushed(first), await pushed(second)] == [True, True]
 
 
-async def test_specs_come_on_open_then_silence_until_the_server_ends(keda):
+async def test_stream_of_metric_specs_sends_them_once_and_ends_with_the_server(keda):
     stream = keda.stub.StreamMetricSpec(keda.ref(wrokload="chat"), timeout=20)
     assert await stream.read() == await keda.stub.GetMetricSpec(keda.ref())
     await keda.server.drain(20)
@@ -116,11 +116,11 @@ async def test_specs_come_on_open_then_silence_until_the_server_ends(keda):
     assert await stream.code() is grpc.StatusCode.OK
 
 
-async def test_a_shutdown_ends_every_stream_with_ok(board, keda, listen):
-    known, unknown = keda.ref(), keda.ref(name="new")
+async def test_shutdown_ends_every_stream_with_ok(board, keda, listen):
+    decided, undecided = keda.ref(), keda.ref(name="new")
     decision = board.decide(1)
     board.put(WorkloadKey("team-a", "new"), None)
-    streams = [listen(known), listen(unknown)]
+    streams = [listen(decided), listen(undecided)]
     assert await pushed(streams[0]) is True
     await board.until(decision, None)
     await keda.server.drain(20)
@@ -128,20 +128,20 @@ async def test_a_shutdown_ends_every_stream_with_ok(board, keda, listen):
     assert [call[:2] for call in keda.observed] == [("StreamIsActive", "OK")] * 2
 
 
-async def test_a_push_in_progress_arrives_before_the_shutdown_ends_its_stream(board, keda, listen):
+async def test_push_in_progress_arrives_before_the_shutdown_ends_its_stream(board, keda, listen):
     board.put(CHAT, None)
     stream = listen()
     await board.until(None)
     board.decide(1)
     # The stream wakes before the drain's second step: its message is on its way when the streams are ended.
     async with asyncio.timeout(20):
-        await keda.server.drain(60)  # a call that cannot be finished would take all of its grace
+        await keda.server.drain(60)  # a call that cannot finish would use the whole grace period
     assert await pushed(stream) is True
     assert await stream.read() is grpc.aio.EOF
     assert await stream.code() is grpc.StatusCode.OK
 
 
-async def test_streams_that_come_during_a_shutdown_do_not_hold_it_up(board, keda, listen):
+async def test_streams_that_open_during_a_shutdown_do_not_delay_it(board, keda, listen):
     async def end(stream) -> grpc.StatusCode:
         with contextlib.suppress(grpc.aio.AioRpcError):
             assert await stream.read() is grpc.aio.EOF
@@ -155,6 +155,6 @@ async def test_streams_that_come_during_a_shutdown_do_not_hold_it_up(board, keda
             await board.turn.wait()
         await keda.server.drain(60)
     codes = set(await asyncio.gather(*ends))
-    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more (grpc/grpc#41785).
+    # gRPC cancels a call that arrived but was not yet picked up (grpc/grpc#41785).
     assert grpc.StatusCode.OK in codes
     assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}

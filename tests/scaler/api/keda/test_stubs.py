@@ -1,4 +1,4 @@
-"""The committed stubs are those of the committed .proto, and load with the libraries that the project promises."""
+"""The committed stubs match the committed .proto, and load with the oldest supported libraries."""
 
 import re
 import tomllib
@@ -12,8 +12,8 @@ from tests.tools import generate_proto
 
 ROOT = Path(__file__).parents[4]
 
-# What one generator writes differently from another, and that means nothing: its own version, in three places, and
-# two ways to write the same Python.
+# Differences between versions of the generator that have no meaning: its version, in three places, and two ways to
+# write the same Python.
 VERSIONS = (
     (r"^# Protobuf Python Version: .*$", ""),
     (r"(_runtime_version\.Domain\.PUBLIC,)[\s\d,]*", r"\1"),
@@ -24,8 +24,8 @@ VERSIONS = (
 
 
 def without_versions(text: str) -> str:
-    for pattern, instead in VERSIONS:
-        text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+    for pattern, replacement in VERSIONS:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     return text
 
 
@@ -40,20 +40,20 @@ def test_regenerating_changes_nothing(tmp_path, stub):
     assert without_versions((tmp_path / stub).read_text()) == without_versions((generate_proto.HERE / stub).read_text())
 
 
-def test_the_stubs_load_with_the_oldest_libraries_we_promise():
+def test_stubs_load_with_the_oldest_supported_libraries():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bounds = dict(re.fullmatch(r"([\w-]+)>=([\d.]+).*", line).groups() for line in project["dependencies"])
-    grpc_wanted = re.search(
+    grpc_required = re.search(
         r"GRPC_GENERATED_VERSION = '([\d.]+)'", (generate_proto.HERE / generate_proto.STUBS[2]).read_text()
     )
-    protobuf_wanted = re.search(
+    protobuf_required = re.search(
         r"Protobuf Python Version: ([\d.]+)", (generate_proto.HERE / generate_proto.STUBS[0]).read_text()
     )
-    assert version(grpc_wanted[1])[:2] <= version(bounds["grpcio"])
-    assert version(protobuf_wanted[1])[:2] <= version(bounds["protobuf"])
+    assert version(grpc_required[1])[:2] <= version(bounds["grpcio"])
+    assert version(protobuf_required[1])[:2] <= version(bounds["protobuf"])
 
 
-def test_every_call_of_the_contract_is_implemented():
+def test_every_rpc_of_the_proto_is_implemented():
     calls = re.findall(r"^  rpc (\w+)", (generate_proto.HERE / "externalscaler.proto").read_text(), flags=re.MULTILINE)
     assert calls == ["IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics", "StreamMetricSpec"]
     assert all(call in vars(servicer.Servicer) for call in calls)

@@ -1,5 +1,6 @@
-"""The metrics API over real TLS, beside a fake API server and a fake aggregator; a Board decided by hand, and pods
-whose pages are read as the daemon reads them.
+"""Runs the metrics API over real TLS beside a fake API server and a fake aggregator.
+
+Tests publish decisions; metrics pages of pods are read as the daemon reads them.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ CONFIG_MAP = ("kube-system", "extension-apiserver-authentication")
 
 
 class HandClock:
-    """Speaks `exporter.clock.Clock`; time passes when the test says so."""
+    """Implements `exporter.clock.Clock`; only the test advances the time."""
 
     def __init__(self):
         self.time = 1000.0
@@ -62,7 +63,7 @@ class HandClock:
                 sleeper.set_result(None)
 
     async def asleep(self, count=1):
-        """Wait until so many sleep."""
+        """Waits until at least `count` tasks sleep."""
         async with asyncio.timeout(PATIENCE_S):
             while sum(not sleeper.done() for _, sleeper in self._sleepers) < count:
                 self._turn.clear()
@@ -70,15 +71,15 @@ class HandClock:
 
 
 class Workloads:
-    """What is decided, and which workloads there are."""
+    """Holds the workloads and their decisions."""
 
     def __init__(self, clock):
         self.publisher = Publisher(())
         self._clock = clock
         self._targets = {}
 
-    def census(self):
-        """Of every workload that `add` named."""
+    def registry(self):
+        """Returns the registry of every workload that was added."""
         workloads = tuple(SimpleNamespace(key=key) for key in self._targets)
         targets = {key: target for key, target in self._targets.items() if target is not None}
         return Registry(workloads=workloads, targets=MappingProxyType(targets))
@@ -99,7 +100,7 @@ class Workloads:
 
 
 class Pods:
-    """Pods as the cluster knows them, and what their pages said: a real cluster's memory and a real decider."""
+    """Holds the pods of a cluster cache, and a real decider that reads their metrics pages."""
 
     def __init__(self, clock):
         self.cluster = Cluster(blind_s=3600.0)
@@ -109,7 +110,7 @@ class Pods:
             self.cluster.replace(resource, None, [], clock.now())
 
     def decided_by(self, targets, *, interval_s=5.0):
-        """These workloads are decided from now on. targets: what each scales."""
+        """Replaces the decider by one for these workloads. targets: the scaled object of each."""
         by_name = owners_by_name(dict.fromkeys(targets))
         plans = [
             WorkloadSpec(key, Spec(targets=((Signal.WORK, 16.0),), minimum=0, maximum=8)) for key in sorted(targets)
@@ -117,7 +118,7 @@ class Pods:
         owners = cluster_owners(self.cluster, targets, by_name)
         self._decider = Decider(plans, interval_s=interval_s, fresh_intervals=3.0, owners=owners)
 
-    def tell(self, resource, *documents):
+    def apply(self, resource, *documents):
         for document in documents:
             self.cluster.apply(resource, "MODIFIED", document, self._clock.now())
 
@@ -125,7 +126,7 @@ class Pods:
         self._decider.expect(target)
 
     def land(self, target, text):
-        """Its page arrives now."""
+        """Delivers the metrics page of a target now."""
         now = self._clock.now()
         self._decider.land(target, Reader(target.kind).read(parse(text.encode()), now), now, now)
 
@@ -134,14 +135,17 @@ class Pods:
 
 
 class Api:
-    """The metrics API as it runs, and whoever connects to it."""
+    """Runs the metrics API, and opens connections to it.
+
+    problems: by "tls" and "front proxy", the reported problems, None once one is solved.
+    """
 
     def __init__(self, stack, folder, clock, kubernetes, client):
         self.clock, self.kubernetes = clock, kubernetes
         self.workloads, self.pods = Workloads(clock), Pods(clock)
         self.sources = Sources(self.pods.cluster, self.pods.read)
         self.proxy_ca, self.server_ca = trustme.CA(), trustme.CA()
-        self.published = {"tls": [], "front proxy": []}
+        self.problems = {"tls": [], "front proxy": []}
         self.observed = []
         self.files = TlsFiles(str(folder / "tls.crt"), str(folder / "tls.key"))
         self._folder, self._stack, self._client = folder, stack, client
@@ -164,19 +168,19 @@ class Api:
             groups=groups,
             clock=self.clock,
             observe=lambda *ended: self.observed.append(ended),
-            on_tls_problem=self.published["tls"].append,
-            on_front_proxy_problem=self.published["front proxy"].append,
+            on_tls_problem=self.problems["tls"].append,
+            on_front_proxy_problem=self.problems["front proxy"].append,
         )
         self.port = await self.server.start()
         self._stack.push_async_callback(self.server.stop)
-        self.know()
+        self.update_registry()
 
-    def know(self):
-        """The census is what the workloads are now."""
-        self.server.take(self.workloads.census())
+    def update_registry(self):
+        """Passes the current workloads to the server."""
+        self.server.take(self.workloads.registry())
 
     async def follow(self):
-        """From now on the API server is asked; returns when whom to believe has been read once."""
+        """Starts to follow the API server. Returns once the front proxy's configuration has been read."""
         task = asyncio.create_task(self.server.follow(self._client))
 
         async def end():
@@ -189,7 +193,7 @@ class Api:
 
     async def read_again(self, seconds=60.0):
         self.clock.advance(seconds)
-        await asyncio.sleep(0)  # those who slept are gone from the list of sleepers
+        await asyncio.sleep(0)  # tasks that woke have left the list of sleepers
         await self.clock.asleep(self._following)
 
     async def connect(self, leaf=None, *, authority=None, keep=True):
@@ -198,7 +202,7 @@ class Api:
         )
 
     async def aggregator(self, *, keep=True):
-        """It connects with its certificate."""
+        """Connects with the certificate of the API aggregator."""
         return await self.connect(certificate(self.proxy_ca), keep=keep)
 
 
@@ -215,7 +219,7 @@ async def kubernetes():
 
 @pytest.fixture
 async def api(tmp_path, clock, kubernetes):
-    """A metrics API that is started, follows the API server and lets the HPA in."""
+    """A started metrics API that follows the API server and authorizes the HPA."""
     client = await connect(str(write_kubeconfig(tmp_path / "kubeconfig", kubernetes.url)), None, Random(1))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(client.close)

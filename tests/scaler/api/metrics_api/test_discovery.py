@@ -1,4 +1,4 @@
-"""What the API server and kubectl find out before anybody asks for a number."""
+"""The metrics API answers the discovery requests of the API server and kubectl."""
 
 import pytest
 
@@ -12,7 +12,7 @@ PER_POD_NAMES = {f"pods/tidegate-{name}" for name in ("queue", "waiting", "runni
 @pytest.mark.parametrize(
     ("group", "version"), [(EXTERNAL_GROUP, "v1beta1"), (CUSTOM_GROUP, "v1beta1"), (CUSTOM_GROUP, "v1beta2")]
 )
-async def test_the_aggregators_probe_is_answered_while_the_api_server_answers_nothing(api, group, version):
+async def test_probe_of_the_aggregator_is_answered_while_the_api_server_hangs(api, group, version):
     api.kubernetes.hang()
     proxy = await api.aggregator()
     assert await proxy.probe(group, version) == [200] * 5
@@ -20,7 +20,7 @@ async def test_the_aggregators_probe_is_answered_while_the_api_server_answers_no
     assert api.kubernetes.reviews == []
 
 
-async def test_the_old_form_lists_groups_versions_and_metrics(api):
+async def test_unaggregated_discovery_lists_groups_versions_and_metrics(api):
     proxy = await api.aggregator()
     groups = (await proxy.forward("/apis")).document
     assert (groups["kind"], [group["name"] for group in groups["groups"]]) == (
@@ -39,7 +39,7 @@ async def test_the_old_form_lists_groups_versions_and_metrics(api):
 
 
 @pytest.mark.parametrize(("accept", "version"), [(AGGREGATED, "v2"), (FORM.format("v2beta1"), "v2beta1")])
-async def test_the_aggregated_form_says_the_same_in_the_version_that_was_asked_for(api, accept, version):
+async def test_aggregated_discovery_has_the_same_content_in_the_requested_version(api, accept, version):
     proxy = await api.aggregator()
     answer = await proxy.forward("/apis", accept=accept)
     assert FORM.format(version) == answer.content_type
@@ -59,16 +59,16 @@ async def test_the_aggregated_form_says_the_same_in_the_version_that_was_asked_f
 
 
 @pytest.mark.parametrize("group", [EXTERNAL_GROUP, CUSTOM_GROUP])
-def test_a_group_that_is_off_is_nowhere(group):
+def test_disabled_group_is_in_no_discovery_document(group):
     other = CUSTOM_GROUP if group == EXTERNAL_GROUP else EXTERNAL_GROUP
     discovery = DiscoveryHandler([group])
     assert discovery.at(f"/apis/{other}", "") is None
     for path, accept in (("/apis", ""), ("/apis", AGGREGATED), ("/openapi/v3", "")):
-        said = str(discovery.at(path, accept))
-        assert (group in said, other in said) == (True, False)
+        text = str(discovery.at(path, accept))
+        assert (group in text, other in text) == (True, False)
 
 
-async def test_metrics_of_a_group_that_is_off_are_not_found(api):
+async def test_metrics_of_a_disabled_group_are_not_found(api):
     api.workloads.decide("chat", 3)
     await api.start(groups=[CUSTOM_GROUP])
     await api.follow()
@@ -78,7 +78,7 @@ async def test_metrics_of_a_group_that_is_off_are_not_found(api):
     assert (await proxy.forward(path)).status == 200
 
 
-async def test_openapi_is_found_in_both_versions(api):
+async def test_openapi_is_served_in_both_versions(api):
     proxy = await api.aggregator()
     assert (await proxy.forward("/openapi/v2")).document["swagger"] == "2.0"
     paths = (await proxy.forward("/openapi/v3")).document["paths"]

@@ -1,4 +1,4 @@
-"""docs/reference/metrics-api.md, and the files that it names, match what is requested and answered."""
+"""docs/reference/metrics-api.md and the files that it links match the requests and responses."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def of_kind(kind):
     return [each for each in OBJECTS + LINKED if each.get("kind") == kind]
 
 
-def test_the_role_of_the_docs_allows_an_autoscaler_what_it_asks():
+def test_documented_role_allows_the_requests_of_an_autoscaler():
     [role] = [each for each in of_kind("ClusterRole") if each["metadata"]["name"].endswith("metrics-reader")]
     allowed = {
         (group, name, verb)
@@ -45,7 +45,7 @@ def test_the_role_of_the_docs_allows_an_autoscaler_what_it_asks():
     }
 
 
-def test_the_autoscaler_of_the_docs_asks_for_the_metric_that_there_is():
+def test_documented_autoscaler_uses_existing_metrics():
     [hpa] = of_kind("HorizontalPodAutoscaler")
     [external] = [metric["external"] for metric in hpa["spec"]["metrics"]]
     assert external["metric"] == {"name": REPLICAS, "selector": {"matchLabels": {"workload": "chat"}}}
@@ -56,7 +56,7 @@ def test_the_autoscaler_of_the_docs_asks_for_the_metric_that_there_is():
     assert external["target"] == custom["target"] == {"type": "AverageValue", "averageValue": "1"}
 
 
-def test_the_apiservices_of_the_docs_are_of_the_versions_that_are_served():
+def test_documented_apiservices_match_the_served_versions():
     named = [
         (each["metadata"]["name"], each["spec"]["version"], each["spec"]["group"]) for each in of_kind("APIService")
     ]
@@ -65,5 +65,5 @@ def test_the_apiservices_of_the_docs_are_of_the_versions_that_are_served():
     assert [name for name, version, group in named if name != f"{version}.{group}"] == []
 
 
-def test_the_docs_name_every_metric():
+def test_every_metric_is_documented():
     assert [name for name in (*METRICS, *PER_POD) if f"`{name}`" not in TEXT] == []

@@ -1,4 +1,4 @@
-"""What a client can send and hold that speaks no HTTP, or bad HTTP, over raw sockets: it costs nobody else anything."""
+"""A client that sends invalid HTTP or holds connections over raw sockets does not affect other clients."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ TOKEN = b"Authorization: Bearer t\r\n"
 def decided(api):
     api.kubernetes.users["t"] = {"username": HPA}
     api.workloads.decide("chat", 3)
-    api.know()
+    api.update_registry()
 
 
 async def tls(api):
@@ -32,8 +32,8 @@ async def tls(api):
     return await asyncio.open_connection("127.0.0.1", api.port, ssl=context, server_hostname=SERVICE)
 
 
-async def sent(api, request):
-    """(status, document) of one raw request; status None if the connection is closed without an answer."""
+async def send(api, request):
+    """Returns (status, document) of one raw request; the status is None if the connection closes without a response."""
     reader, writer = await tls(api)
     writer.write(request)
     try:
@@ -52,36 +52,36 @@ def get(target, *headers):
     return b"".join([b"GET ", target.encode(), b" HTTP/1.1\r\nHost: t\r\nConnection: close\r\n", *headers, b"\r\n"])
 
 
-async def until(true):
+async def until(condition):
     async with asyncio.timeout(PATIENCE_S):
-        while not true():  # noqa: ASYNC110 - the kernel passes connections on, and tells no event of ours
+        while not condition():  # noqa: ASYNC110 - the kernel moves connections without an event to wait for
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("value", ["Bearer t\u00e9".encode(), b"Bearer \xff\xfe", b"Bearer a b", b"Bearer \x80"])
-async def test_a_token_that_is_not_ascii_is_unauthorized(api, value):
-    status, document = await sent(api, get(PATH, b"Authorization: ", value, b"\r\n"))
+async def test_token_that_is_not_ascii_is_unauthorized(api, value):
+    status, document = await send(api, get(PATH, b"Authorization: ", value, b"\r\n"))
     assert (status, document["reason"]) == (401, "Unauthorized")
     assert "must be printable ASCII" in document["message"]
     assert api.kubernetes.reviews == []
 
 
-async def test_a_caller_without_access_learns_nothing_about_its_selector(api):
+async def test_caller_without_access_gets_no_error_about_its_selector(api):
     api.kubernetes.allowed = lambda spec: False
     for target in (f"{PATH}?labelSelector=a+in+(", f"{PODS}?labelSelector=a+in+(&fieldSelector=b"):
-        status, document = await sent(api, get(target, TOKEN))
+        status, document = await send(api, get(target, TOKEN))
         assert (status, document["reason"]) == (403, "Forbidden")
 
 
-async def test_a_selector_that_is_too_long_is_a_bad_request_that_names_the_bound(api):
-    status, document = await sent(api, get(f"{PATH}?labelSelector=a+in+({',' * LONGEST}", TOKEN))
+async def test_too_long_selector_is_a_bad_request_with_the_bound(api):
+    status, document = await send(api, get(f"{PATH}?labelSelector=a+in+({',' * LONGEST}", TOKEN))
     assert (status, document["kind"], document["reason"]) == (400, "Status", "BadRequest")
-    got = len("a in (") + LONGEST
-    assert f"labelSelector: must be at most {LONGEST} characters long, got {got}" in document["message"]
+    length = len("a in (") + LONGEST
+    assert f"labelSelector: must be at most {LONGEST} characters long, got {length}" in document["message"]
 
 
-def test_parsing_a_selector_takes_time_in_proportion_to_its_length(monkeypatch):
-    """Per character: with quadratic time eight times the length takes eight times as long for each."""
+def test_time_to_parse_a_selector_is_proportional_to_its_length(monkeypatch):
+    """In quadratic time, each character of an eight times longer selector would take eight times as long."""
     monkeypatch.setattr("scaler.api.metrics_api.selectors.LONGEST", 10**9)
 
     def per_character(length):
@@ -111,18 +111,18 @@ HEADERS = [
 ]  # fmt: skip
 
 
-async def test_no_request_whatever_is_an_error_of_the_server(api):
+async def test_no_request_causes_a_server_error(api):
     methods = (b"POST", b"OPTIONS", b"CONNECT", b"TRACE", b"HEAD", b"\xff")
     requests = [get(target, TOKEN) for target in TARGETS] + [get(PATH, TOKEN, header) for header in HEADERS]
     requests += [get(target, TOKEN).replace(b"GET", method, 1) for method in methods for target in (PATH, "*")]
     with structlog.testing.capture_logs() as logs:
         for request in requests:
-            status, _ = await sent(api, request)
+            status, _ = await send(api, request)
             assert status is None or status < 500, request
     assert {each["event"] for each in logs} <= {"malformed request"}
 
 
-async def test_a_connection_that_sends_nothing_has_no_tls_state(api):
+async def test_silent_connection_has_no_tls_state(api):
     opened = [await asyncio.open_connection("127.0.0.1", api.port) for _ in range(20)]
     await until(lambda: api.server._listener.connections == 20)
     gc.collect()
@@ -131,8 +131,8 @@ async def test_a_connection_that_sends_nothing_has_no_tls_state(api):
         writer.close()
 
 
-async def test_a_handshake_that_ends_early_leaves_nothing_behind(api):
-    """Without the garbage collector: 256 KiB per connection would wait for its next full run."""
+async def test_aborted_handshake_leaves_nothing_behind(api):
+    """The garbage collector is off: otherwise 256 KiB per connection would stay until its next full run."""
     gc.collect()
     gc.disable()
     try:
@@ -148,7 +148,7 @@ async def test_a_handshake_that_ends_early_leaves_nothing_behind(api):
         gc.enable()
 
 
-async def test_idle_connections_are_capped_and_the_api_server_is_still_answered(api):
+async def test_idle_connections_are_capped_and_requests_are_still_answered(api):
     proxy = await api.aggregator()
     assert (await proxy.forward(PATH)).status == 200
     opened = []

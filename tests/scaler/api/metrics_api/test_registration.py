@@ -1,4 +1,4 @@
-"""One provider per cluster: who that is, is said once for each change, and never guessed."""
+"""Each change of an API group's provider is logged once; an unreadable provider is unknown."""
 
 import asyncio
 from random import Random
@@ -11,7 +11,7 @@ from exporter.kubernetes.auth import ServiceReference
 from exporter.kubernetes.client import connect
 from scaler.api.metrics_api import registration
 from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
-from scaler.api.metrics_api.registration import RegistrationState, standing
+from scaler.api.metrics_api.registration import RegistrationState, registration_state
 from scaler.metrics import SelfMetrics
 from tests.fakes.kubernetes import write_kubeconfig
 
@@ -20,24 +20,24 @@ KEDA_KEYS = ServiceReference("keda", "keda-operator-metrics-apiserver")
 EXTERNAL = f"v1beta1.{EXTERNAL_GROUP}"
 
 
-class Lookout:
-    """The look-out as it runs, what it said, and the gauge."""
+class Follower:
+    """Holds the running follower of APIServices, its log and its gauge."""
 
     def __init__(self, clock, kubernetes, log):
         self.clock, self.kubernetes, self._log = clock, kubernetes, log
         self._registry = CollectorRegistry()
-        self.own = SelfMetrics(self._registry)
+        self.self_metrics = SelfMetrics(self._registry)
 
     def register(self, name, holder):
         self.kubernetes.api_services[name] = {"service": holder._asdict()} if holder else {"group": "g"}
 
-    async def look_again(self, seconds=60.0):
+    async def poll_again(self, seconds=60.0):
         self.clock.advance(seconds)
         await asyncio.sleep(0)
         await self.clock.asleep()
 
-    def said(self):
-        """(level, APIService, what names somebody) of each line since it was asked last."""
+    def new_lines(self):
+        """Returns (level, APIService, holder or problem) of each line since the last call."""
         lines = [
             (line["log_level"], line["api_service"], line.get("holder") or line.get("problem")) for line in self._log
         ]
@@ -49,21 +49,21 @@ class Lookout:
 
 
 @pytest.fixture
-async def look(tmp_path, clock, kubernetes):
-    """`await look(groups, own)`: a look-out that has looked once."""
+async def follow(tmp_path, clock, kubernetes):
+    """`await follow(*registered, groups, service)`: a follower that has read the APIServices once."""
     client = await connect(str(write_kubeconfig(tmp_path / "kubeconfig", kubernetes.url)), None, Random(1))
     tasks = []
 
     with structlog.testing.capture_logs() as log:
 
-        async def start(*registered, groups=(EXTERNAL_GROUP,), own=OURS):
-            lookout = Lookout(clock, kubernetes, log)
+        async def start(*registered, groups=(EXTERNAL_GROUP,), service=OURS):
+            follower = Follower(clock, kubernetes, log)
             for name, holder in registered:
-                lookout.register(name, holder)
-            told = lookout.own.observe_registration
-            tasks.append(asyncio.create_task(registration.follow(client, clock, groups, own, told)))
+                follower.register(name, holder)
+            observe = follower.self_metrics.observe_registration
+            tasks.append(asyncio.create_task(registration.follow(client, clock, groups, service, observe)))
             await clock.asleep()
-            return lookout
+            return follower
 
         yield start
     for task in tasks:
@@ -73,7 +73,7 @@ async def look(tmp_path, clock, kubernetes):
 
 
 @pytest.mark.parametrize(
-    ("holder", "own", "expected"),
+    ("holder", "service", "expected"),
     [
         (OURS, OURS, RegistrationState.OURS),
         (KEDA_KEYS, OURS, RegistrationState.OTHER),
@@ -84,86 +84,86 @@ async def look(tmp_path, clock, kubernetes):
         (KEDA_KEYS, None, RegistrationState.HELD),
     ],
 )
-def test_a_group_is_ours_only_if_its_service_is_ours(holder, own, expected):
-    assert expected is standing(holder, own)
+def test_group_is_ours_only_if_its_service_is_ours(holder, service, expected):
+    assert expected is registration_state(holder, service)
 
 
-async def test_our_own_registration_is_logged_once_and_exposed(look):
-    lookout = await look((EXTERNAL, OURS))
-    assert lookout.said() == [("info", EXTERNAL, None)]
-    assert lookout.gauge() == 1.0
-    await lookout.look_again()
-    assert lookout.said() == []
+async def test_registration_of_our_service_is_logged_once_and_exposed(follow):
+    follower = await follow((EXTERNAL, OURS))
+    assert follower.new_lines() == [("info", EXTERNAL, None)]
+    assert follower.gauge() == 1.0
+    await follower.poll_again()
+    assert follower.new_lines() == []
 
 
-async def test_another_holder_is_an_error_that_names_it_and_what_to_do(look):
-    lookout = await look((EXTERNAL, KEDA_KEYS))
-    [line] = list(lookout._log)
+async def test_other_holder_is_an_error_with_its_name_and_a_remedy(follow):
+    follower = await follow((EXTERNAL, KEDA_KEYS))
+    [line] = list(follower._log)
     assert line["log_level"] == "error"
     assert line["holder"] == "Service keda/keda-operator-metrics-apiserver"
     assert "mode: keda" in line["do"]
     assert "remove that APIService" in line["do"]
-    assert lookout.gauge() == 0.0
+    assert follower.gauge() == 0.0
 
 
-async def test_an_unregistered_group_is_one_warning_until_it_is_registered(look):
-    lookout = await look()
-    assert lookout.said() == [("warning", EXTERNAL, None)]
-    assert lookout.gauge() == 0.0
-    await lookout.look_again()
-    assert lookout.said() == []
-    lookout.register(EXTERNAL, OURS)
-    await lookout.look_again()
-    assert lookout.said() == [("info", EXTERNAL, None)]
-    assert lookout.gauge() == 1.0
+async def test_unregistered_group_is_one_warning_until_it_is_registered(follow):
+    follower = await follow()
+    assert follower.new_lines() == [("warning", EXTERNAL, None)]
+    assert follower.gauge() == 0.0
+    await follower.poll_again()
+    assert follower.new_lines() == []
+    follower.register(EXTERNAL, OURS)
+    await follower.poll_again()
+    assert follower.new_lines() == [("info", EXTERNAL, None)]
+    assert follower.gauge() == 1.0
 
 
-async def test_a_lost_registration_and_each_new_holder_are_logged(look):
-    lookout = await look((EXTERNAL, OURS))
-    lookout.said()
+async def test_lost_registration_and_each_new_holder_are_logged(follow):
+    follower = await follow((EXTERNAL, OURS))
+    follower.new_lines()
     for holder in (KEDA_KEYS, ServiceReference("monitoring", "adapter")):
-        lookout.register(EXTERNAL, holder)
-        await lookout.look_again()
-        assert lookout.said() == [("error", EXTERNAL, str(holder))]
-        assert lookout.gauge() == 0.0
+        follower.register(EXTERNAL, holder)
+        await follower.poll_again()
+        assert follower.new_lines() == [("error", EXTERNAL, str(holder))]
+        assert follower.gauge() == 0.0
 
 
-async def test_without_its_own_service_name_the_registration_is_unknown(look):
-    lookout = await look((EXTERNAL, KEDA_KEYS), own=None)
-    assert lookout.said() == [("info", EXTERNAL, str(KEDA_KEYS))]
-    assert lookout.gauge() is None
+async def test_registration_is_unknown_without_a_configured_service(follow):
+    follower = await follow((EXTERNAL, KEDA_KEYS), service=None)
+    assert follower.new_lines() == [("info", EXTERNAL, str(KEDA_KEYS))]
+    assert follower.gauge() is None
 
 
-async def test_an_unreadable_registration_is_logged_once_and_unknown(look, kubernetes):
+async def test_unreadable_registration_is_logged_once_and_unknown(follow, kubernetes):
     kubernetes.fail("APIService", 403)
-    lookout = await look((EXTERNAL, OURS))
-    [(level, name, problem)] = lookout.said()
+    follower = await follow((EXTERNAL, OURS))
+    [(level, name, problem)] = follower.new_lines()
     assert (level, name) == ("warning", EXTERNAL)
     assert f'resourceNames ["{EXTERNAL}"]' in problem
-    assert lookout.gauge() is None
-    asked = len(kubernetes.shown)
-    await lookout.look_again(5.0)  # nobody changes RBAC within seconds
-    assert len(kubernetes.shown) == asked
-    await lookout.look_again(55.0)
-    assert len(kubernetes.shown) == asked + 1
-    assert lookout.said() == []
+    assert follower.gauge() is None
+    requests = len(kubernetes.shown)
+    await follower.poll_again(5.0)  # RBAC does not change within seconds
+    assert len(kubernetes.shown) == requests
+    await follower.poll_again(55.0)
+    assert len(kubernetes.shown) == requests + 1
+    assert follower.new_lines() == []
 
 
-async def test_an_api_server_that_does_not_answer_is_unknown_and_is_asked_again_soon(look, kubernetes):
-    lookout = await look((EXTERNAL, OURS))
-    lookout.said()
+async def test_registration_is_unknown_during_an_api_server_error_and_is_retried_soon(follow, kubernetes):
+    follower = await follow((EXTERNAL, OURS))
+    follower.new_lines()
     kubernetes.fail("APIService", 500)
-    await lookout.look_again()
-    assert [level for level, *_ in lookout.said()] == ["warning"]
-    assert lookout.gauge() is None
+    await follower.poll_again()
+    assert [level for level, *_ in follower.new_lines()] == ["warning"]
+    assert follower.gauge() is None
     kubernetes.mend()
-    await lookout.look_again(5.0)
-    assert lookout.said() == [("info", EXTERNAL, None)]
-    assert lookout.gauge() == 1.0
+    await follower.poll_again(5.0)
+    assert follower.new_lines() == [("info", EXTERNAL, None)]
+    assert follower.gauge() == 1.0
 
 
-async def test_each_version_of_each_group_that_is_on_is_looked_at_and_no_other(look):
+async def test_only_versions_of_enabled_groups_are_read(follow):
     both = [f"{version}.{CUSTOM_GROUP}" for version in ("v1beta2", "v1beta1")]
-    lookout = await look((EXTERNAL, KEDA_KEYS), (both[0], OURS), (both[1], KEDA_KEYS), groups=(CUSTOM_GROUP,))
-    assert lookout.said() == [("info", both[0], None), ("error", both[1], str(KEDA_KEYS))]
-    assert [lookout.gauge(), lookout.gauge(CUSTOM_GROUP, "v1beta2"), lookout.gauge(CUSTOM_GROUP)] == [None, 1.0, 0.0]
+    follower = await follow((EXTERNAL, KEDA_KEYS), (both[0], OURS), (both[1], KEDA_KEYS), groups=(CUSTOM_GROUP,))
+    assert follower.new_lines() == [("info", both[0], None), ("error", both[1], str(KEDA_KEYS))]
+    assert [follower.gauge(), follower.gauge(CUSTOM_GROUP, "v1beta2"), follower.gauge(CUSTOM_GROUP)] == [None, 1.0, 0.0]

@@ -1,4 +1,4 @@
-"""Answers about people that are remembered: for how long, how many, and at whose cost."""
+"""ReviewCache bounds the age and the number of cached reviews and shares requests in progress."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from scaler.api.metrics_api import auth
 from scaler.api.metrics_api.auth import ReviewCache
 
 
-class Asked:
-    """Answers whatever it is told to, and counts."""
+class Review:
+    """Returns or raises `answer`, and counts its calls."""
 
     def __init__(self):
         self.answer, self.count = "yes", 0
@@ -22,52 +22,52 @@ class Asked:
 
 
 @pytest.fixture
-def asked():
-    return Asked()
+def review():
+    return Review()
 
 
 @pytest.fixture
-def remembered(clock):
+def cache(clock):
     return ReviewCache(lambda answer: answer == "yes", clock.now)
 
 
-async def test_a_no_that_became_a_yes_is_a_yes_and_the_other_way_round(remembered, asked, clock):
+async def test_expired_result_is_replaced_by_the_new_one(cache, review, clock):
     for answer in ("no", "yes", "no", "yes"):
-        asked.answer = answer
-        assert await remembered.get("k", asked) == answer
+        review.answer = answer
+        assert await cache.get("k", review) == answer
         clock.advance(auth.CACHED_S)
-    # Nobody's answer is kept twice.
-    assert [len(kept) for kept in remembered._cached] == [1, 0]
+    # No result is stored twice.
+    assert [len(kept) for kept in cache._cached] == [1, 0]
 
 
-async def test_negative_results_are_bounded_and_evict_no_positive_one(remembered, asked, monkeypatch):
+async def test_negative_results_are_bounded_and_evict_no_positive_one(cache, review, monkeypatch):
     monkeypatch.setattr(auth, "CACHED", 3)
-    await remembered.get("good", asked)
-    noes = Asked()
-    noes.answer = "no"
+    await cache.get("good", review)
+    negative = Review()
+    negative.answer = "no"
     for n in range(10):
-        await remembered.get(n, noes)
-    await remembered.get("good", asked)
-    assert asked.count == 1
-    assert [len(kept) for kept in remembered._cached] == [1, 3]
+        await cache.get(n, negative)
+    await cache.get("good", review)
+    assert review.count == 1
+    assert [len(kept) for kept in cache._cached] == [1, 3]
 
 
-async def test_a_failure_reaches_every_waiting_caller_and_is_not_cached(remembered, asked):
-    asked.answer = OSError("gone")
-    answers = await asyncio.gather(*(remembered.get("k", asked) for _ in range(3)), return_exceptions=True)
+async def test_failure_reaches_every_waiting_caller_and_is_not_cached(cache, review):
+    review.answer = OSError("gone")
+    answers = await asyncio.gather(*(cache.get("k", review) for _ in range(3)), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["gone"] * 3
-    asked.answer = "yes"
-    assert (await remembered.get("k", asked), asked.count) == ("yes", 2)
+    review.answer = "yes"
+    assert (await cache.get("k", review), review.count) == ("yes", 2)
 
 
-async def test_who_gives_up_costs_the_others_nothing(remembered):
+async def test_cancelled_caller_does_not_cancel_the_shared_review(cache):
     gate = asyncio.Event()
 
     async def slow():
         await gate.wait()
         return "yes"
 
-    first, second = (asyncio.create_task(remembered.get("k", slow)) for _ in range(2))
+    first, second = (asyncio.create_task(cache.get("k", slow)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
@@ -75,10 +75,10 @@ async def test_who_gives_up_costs_the_others_nothing(remembered):
     assert await second == "yes"
 
 
-async def test_nothing_is_under_way_once_it_is_stopped(remembered):
-    asking = asyncio.create_task(remembered.get("k", asyncio.Event().wait))
+async def test_stop_cancels_reviews_in_progress(cache):
+    asking = asyncio.create_task(cache.get("k", asyncio.Event().wait))
     await asyncio.sleep(0)
-    await remembered.stop()
+    await cache.stop()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert remembered._in_progress == {}
+    assert cache._in_progress == {}

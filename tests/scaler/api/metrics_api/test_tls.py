@@ -1,4 +1,4 @@
-"""The listener's own certificate, over real handshakes."""
+"""The listener reloads its serving certificate; tested over real handshakes."""
 
 import aiohttp
 import pytest
@@ -11,8 +11,8 @@ from scaler.tls import BadTlsFiles, TlsFiles
 PATH = "/apis/external.metrics.k8s.io/v1beta1"
 
 
-async def asked(api, authority):
-    """Whether somebody who trusts only this authority gets an answer."""
+async def is_answered(api, authority):
+    """Returns whether a client that trusts only this authority gets a response."""
     client = await api.connect(authority=authority, keep=False)
     try:
         return (await client.get(PATH)).status == 401
@@ -20,32 +20,32 @@ async def asked(api, authority):
         return False
 
 
-async def test_a_rotated_certificate_serves_the_next_connection(api):
+async def test_rotated_certificate_serves_the_next_connection(api):
     new = trustme.CA()
-    assert await asked(api, api.server_ca)
+    assert await is_answered(api, api.server_ca)
     api.write(new)
-    assert [await asked(api, new), await asked(api, api.server_ca)] == [True, False]
-    assert api.published["tls"] == []
+    assert [await is_answered(api, new), await is_answered(api, api.server_ca)] == [True, False]
+    assert api.problems["tls"] == []
 
 
-async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_reported_once(api):
+async def test_half_written_rotation_keeps_the_old_certificate_and_is_reported_once(api):
     new = trustme.CA()
     api.write(new, key=False)
-    assert [await asked(api, ca) for ca in (api.server_ca, api.server_ca, new)] == [True, True, False]
-    [problem] = api.published["tls"]
+    assert [await is_answered(api, ca) for ca in (api.server_ca, api.server_ca, new)] == [True, True, False]
+    [problem] = api.problems["tls"]
     assert "KEY_VALUES_MISMATCH" in problem
     api.write(new)
-    assert await asked(api, new)
-    assert [problem, None] == api.published["tls"]
+    assert await is_answered(api, new)
+    assert [problem, None] == api.problems["tls"]
 
 
-async def test_a_rotated_certificate_still_lets_the_front_proxy_in(api):
+async def test_rotated_certificate_still_admits_the_front_proxy(api):
     api.write(api.server_ca)
     proxy = await api.aggregator()
     assert (await proxy.forward(PATH)).status == 200
 
 
-async def test_a_server_without_files_does_not_begin(api, tmp_path):
+async def test_server_without_files_does_not_start(api, tmp_path):
     with pytest.raises(BadTlsFiles, match=r"nothing\.crt"):
         create(
             api.workloads.publisher,
@@ -58,7 +58,7 @@ async def test_a_server_without_files_does_not_begin(api, tmp_path):
         )
 
 
-async def test_a_port_that_is_taken_is_an_error_that_names_it(api):
+async def test_port_in_use_is_an_error_with_the_address(api):
     second = create(
         api.workloads.publisher,
         api.sources,

@@ -1,4 +1,4 @@
-"""What a HorizontalPodAutoscaler gets: numbers of the Board, or errors, and never a 0 that nobody decided."""
+"""The metrics API serves decisions of the Board to HPAs, or errors, and never an undecided 0."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,7 +13,7 @@ EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-replica
 CUSTOM = "/apis/custom.metrics.k8s.io/{}/namespaces/ai/{}"
 
 
-def asking_for(*objectives):
+def evidence(*objectives):
     return Evidence(objectives=tuple(Objective(name, None, 4.0, replicas) for name, replicas in objectives))
 
 
@@ -24,14 +24,14 @@ async def hpa(api):
 
 @pytest.fixture
 def decide(api):
-    def decided(*args, **more):
+    def decide(*args, **more):
         api.workloads.decide(*args, **more)
-        api.know()
+        api.update_registry()
 
-    return decided
+    return decide
 
 
-async def test_the_decided_replicas_are_the_value_with_the_time_they_were_measured(hpa, decide):
+async def test_value_is_the_decided_replicas_with_the_measurement_time(hpa, decide):
     decide("chat", 3, measured_at=1767225599.9)
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
     assert (answer.status, answer.document["kind"]) == (200, "ExternalMetricValueList")
@@ -45,13 +45,13 @@ async def test_the_decided_replicas_are_the_value_with_the_time_they_were_measur
     assert [expected] == answer.document["items"]
 
 
-async def test_without_a_reading_the_time_is_the_decisions(hpa, decide):
+async def test_time_is_that_of_the_decision_without_a_reading(hpa, decide):
     decide("chat", 1, decided_at=60.0)
     [item] = (await hpa.forward(EXTERNAL)).document["items"]
     assert item["timestamp"] == "1970-01-01T00:01:00Z"
 
 
-async def test_without_a_selector_the_namespace_is_listed_and_no_other(hpa, decide):
+async def test_request_without_a_selector_lists_its_namespace(hpa, decide):
     decide("chat", 3)
     decide("code", 0)
     decide("chat", 7, namespace="lab")
@@ -59,45 +59,45 @@ async def test_without_a_selector_the_namespace_is_listed_and_no_other(hpa, deci
     assert [(item["metricLabels"]["workload"], item["value"]) for item in items] == [("chat", "3"), ("code", "0")]
 
 
-async def test_a_further_trigger_has_a_label_of_its_own_and_is_not_added_to_the_first(hpa, decide):
+async def test_second_trigger_has_a_separate_label_and_is_not_added_to_the_first(hpa, decide):
     decide("chat", 3)
     decide("chat", 5, trigger="decode")
     assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 3
     assert await hpa.external("ai", "tidegate-replicas", "workload=chat/decode") == 5
 
 
-async def test_a_held_decision_is_answered_as_it_was_decided(hpa, decide):
+async def test_held_decision_has_the_held_replicas(hpa, decide):
     decide("chat", 4, reason=Reason.HELD, held_since=900.0, measured_at=880.0)
     assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 4
 
 
-async def test_an_unknown_workload_is_a_404_status(hpa, decide):
+async def test_unknown_workload_gets_404(hpa, decide):
     decide("chat", 3)
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchta")
     assert (answer.status, answer.document["kind"], answer.document["reason"]) == (404, "Status", "NotFound")
     assert "matchLabels: {workload: NAME}" in answer.document["message"]
 
 
-async def test_before_the_first_registry_a_missing_workload_is_503(api, hpa):
+async def test_missing_workload_gets_503_before_the_first_registry(api, hpa):
     api.server.take(None)
     answer = await hpa.forward(EXTERNAL)
     assert (answer.status, answer.document["reason"]) == (503, "ServiceUnavailable")
 
 
-async def test_a_workload_that_nothing_is_known_of_is_a_503_status_that_names_what_is_stale(hpa, decide, clock):
+async def test_unknown_decision_gets_503_with_the_stale_targets(hpa, decide, clock):
     decide("chat", None, evidence=Evidence(stale=("http://10.0.0.7:8000/metrics",)))
     clock.advance(30.0)
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
     assert (answer.status, answer.document["status"]) == (503, "Failure")
     expected = "ai/chat: unknown for 30 s (unknown); no fresh readings from 'http://10.0.0.7:8000/metrics'"
     assert expected == answer.document["message"]
-    # client-go would wait for it with the HPA's worker in hand.
+    # client-go would wait for Retry-After and block a worker of the HPA controller.
     assert answer.retry_after is None
 
 
-async def test_a_workload_that_is_known_and_not_decided_yet_is_a_503_status(api, hpa):
+async def test_undecided_workload_gets_503(api, hpa):
     api.workloads.add(WorkloadKey("ai", "chat"))
-    api.know()
+    api.update_registry()
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
     assert (
         answer.status,
@@ -105,7 +105,7 @@ async def test_a_workload_that_is_known_and_not_decided_yet_is_a_503_status(api,
     ) == (503, "ai/chat: no decision yet; waiting for readings")
 
 
-async def test_one_unknown_workload_among_several_is_an_error_and_not_a_smaller_sum(hpa, decide):
+async def test_unknown_workload_in_a_list_is_an_error_and_not_a_smaller_sum(hpa, decide):
     decide("chat", 3)
     decide("code", None)
     assert await hpa.external("ai", "tidegate-replicas") is None
@@ -120,7 +120,7 @@ async def test_both_apis_return_the_published_replicas(hpa, decide):
     assert item["value"] == "12"
 
 
-async def test_an_observed_workload_is_refused(hpa, decide):
+async def test_observed_workload_is_refused(hpa, decide):
     decide("chat", 3, observed=True)
     answer = await hpa.forward(EXTERNAL)
     assert (answer.status, answer.document["reason"]) == (403, "Forbidden")
@@ -142,12 +142,12 @@ async def test_an_observed_workload_is_refused(hpa, decide):
         "/",
     ],
 )
-async def test_what_is_not_here_is_a_404_status(hpa, path):
+async def test_unknown_path_gets_404(hpa, path):
     answer = await hpa.forward(path)
     assert (answer.status, answer.document["reason"]) == (404, "NotFound")
 
 
-async def test_a_selector_that_is_none_is_a_400_status(hpa, decide):
+async def test_invalid_selector_gets_400(hpa, decide):
     decide("chat", 3)
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3E3")
     assert (answer.status, answer.document["reason"]) == (400, "BadRequest")
@@ -161,16 +161,16 @@ async def test_a_selector_that_is_none_is_a_400_status(hpa, decide):
         ("v1beta2", {"metric": {"name": "tidegate-demand"}, "windowSeconds": 0}),
     ],
 )
-async def test_demand_stands_on_the_object_that_is_scaled_in_both_versions(hpa, decide, version, named):
-    decide("llm", 3, target="chat", evidence=asking_for(("work", 2.75), ("kv_cache", None)), measured_at=60.0)
+async def test_demand_is_served_for_the_scale_target_in_both_versions(hpa, decide, version, named):
+    decide("llm", 3, target="chat", evidence=evidence(("work", 2.75), ("kv_cache", None)), measured_at=60.0)
     answer = await hpa.forward(CUSTOM.format(version, "deployments.apps/chat/tidegate-demand"))
     described = {"kind": "Deployment", "namespace": "ai", "name": "chat", "apiVersion": "apps/v1"}
     expected = {"describedObject": described, **named, "timestamp": "1970-01-01T00:01:00Z", "value": "2750m"}
     assert (200, [expected]) == (answer.status, answer.document["items"])
 
 
-async def test_the_objective_that_asks_for_most_is_the_demand(hpa, decide):
-    decide("chat", 5, evidence=asking_for(("work", 2.5), ("kv_cache", 4.2)))
+async def test_demand_is_that_of_the_largest_objective(hpa, decide):
+    decide("chat", 5, evidence=evidence(("work", 2.5), ("kv_cache", 4.2)))
     answer = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-demand"))
     assert [item["value"] for item in answer.document["items"]] == ["4200m"]
 
@@ -178,13 +178,13 @@ async def test_the_objective_that_asks_for_most_is_the_demand(hpa, decide):
 @pytest.mark.parametrize(
     "more",
     [
-        {"evidence": asking_for(("work", None), ("gpu_engine", 1.0))},
-        {"evidence": asking_for(("work", 2.0)), "held_since": 990.0},
-        {"evidence": asking_for(("kv_cache", 2.0))},
+        {"evidence": evidence(("work", None), ("gpu_engine", 1.0))},
+        {"evidence": evidence(("work", 2.0)), "held_since": 990.0},
+        {"evidence": evidence(("kv_cache", 2.0))},
         {},
     ],
 )
-async def test_a_demand_that_is_not_wholly_known_is_an_error_while_the_replicas_stand(hpa, decide, more):
+async def test_partly_unknown_demand_is_an_error_while_the_replicas_are_served(hpa, decide, more):
     decide("chat", 3, **more)
     demand = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-demand"))
     replicas = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-replicas"))
@@ -192,7 +192,7 @@ async def test_a_demand_that_is_not_wholly_known_is_an_error_while_the_replicas_
     assert demand.document["message"].startswith("ai/chat: demand is unknown")
 
 
-async def test_of_several_workloads_of_one_object_the_largest_holds(hpa, decide):
+async def test_object_with_several_workloads_has_the_largest_value(hpa, decide):
     decide("chat", 3)
     decide("chat", 5, trigger="decode", target="chat")
     path = CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-replicas")
@@ -203,7 +203,7 @@ async def test_of_several_workloads_of_one_object_the_largest_holds(hpa, decide)
     assert (await hpa.forward(path)).status == 503
 
 
-async def test_all_objects_of_a_kind_are_listed_by_a_star(hpa, decide):
+async def test_star_lists_all_objects_of_a_kind(hpa, decide):
     decide("chat", 3)
     decide("code", 2)
     decide("batch", 9, kind="StatefulSet")
@@ -212,22 +212,22 @@ async def test_all_objects_of_a_kind_are_listed_by_a_star(hpa, decide):
     assert found == [("chat", "3"), ("code", "2")]
 
 
-async def test_a_selector_of_object_labels_is_refused(hpa, decide):
+async def test_selector_of_object_labels_is_refused(hpa, decide):
     decide("chat", 3)
     path = CUSTOM.format("v1beta2", "deployments.apps/*/tidegate-replicas?labelSelector=app%3Dchat")
     answer = await hpa.forward(path)
     assert (answer.status, answer.document["reason"]) == (400, "BadRequest")
 
 
-async def test_an_object_that_no_workload_scales_is_a_404_status(api, hpa, decide):
+async def test_object_that_no_workload_scales_gets_404(api, hpa, decide):
     decide("chat", 3)
     api.workloads.add(WorkloadKey("ai", "code"), Ref("ai", "StatefulSet", "code"))
     answer = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/code/tidegate-replicas"))
     assert (answer.status, answer.document["reason"]) == (404, "NotFound")
 
 
-async def test_an_autoscaler_by_its_own_arithmetic_follows_the_decisions_and_stays_through_an_outage(hpa, decide):
-    """up to 3, an outage at 3, on to 7, and down when that is decided: never on an error."""
+async def test_autoscaler_follows_the_decisions_and_keeps_the_replicas_during_an_outage(hpa, decide):
+    """The HPA scales up to 3, stays at 3 during an outage, goes on towards 7, and scales down only after a decision."""
     spec, memory, replicas, orders = HpaSpec(max_replicas=10, tolerance=0.0, window_s=0.0), HpaMemory(), 1, []
     for now, decided in enumerate([3, None, 7, None, 2]):
         decide("chat", decided)
@@ -235,7 +235,7 @@ async def test_an_autoscaler_by_its_own_arithmetic_follows_the_decisions_and_sta
         outcome, memory = step(spec, memory, [HpaMetric(value, 1.0)], replicas, replicas, float(now))
         replicas = outcome.replicas
         orders.append((replicas, outcome.limit is Limit.ERROR))
-    # From 3 to 7 at once is more than twice as many and more than 4: 6 is what one sync allows.
+    # One sync may double the replicas or reach 4, whichever is more: from 3 it reaches 6, not 7.
     assert orders == [(3, False), (3, True), (6, False), (6, True), (2, False)]
 
 
@@ -249,7 +249,7 @@ async def test_every_request_is_observed_with_its_group_and_status(api, hpa, dec
     assert [("discovery", "200"), (group, "200"), (group, "401")] == [each[:2] for each in api.observed]
 
 
-async def test_a_bug_is_a_500_status_and_is_logged(api, hpa, decide):
+async def test_bug_gets_500_and_is_logged(api, hpa, decide):
     class Broken:
         @property
         def board(self):

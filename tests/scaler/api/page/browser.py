@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its own DevTools protocol over a WebSocket: what a person does, and what they see.
+"""Drives a headless Chromium through its DevTools protocol over a WebSocket, as a person uses a browser.
 
 `async with chromium(path, folder) as browser`, then `page = await browser.page(url)`. Nothing sleeps: `until` waits in
 the browser for a condition to hold.
@@ -20,7 +20,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
     "--disable-extensions", "--disable-background-timer-throttling", "--remote-debugging-port=0",
 )  # fmt: skip
-PATIENCE_S = 90.0  # a slow machine with other work is not a page that fails
+PATIENCE_S = 90.0  # a page on a busy machine is slow and has not failed
 LARGEST = 64 * 2**20  # a screenshot is one message
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowDown": (40, ""), "ArrowUp": (38, ""), "ArrowLeft": (37, ""),
         "End": (35, ""), "Home": (36, ""), "Tab": (9, "")}  # fmt: skip
@@ -28,7 +28,7 @@ KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowDown": (40, ""), "ArrowUp
 
 @dataclass
 class Wire:
-    """One connection for all pages. Answers go to who asked, events to the page of their session."""
+    """Holds one connection for all pages. Passes responses to their callers and events to the page of the session."""
 
     socket: aiohttp.ClientWebSocketResponse
     waiting: dict[int, asyncio.Future] = field(default_factory=dict)
@@ -45,15 +45,15 @@ class Wire:
 
     async def listen(self):
         async for message in self.socket:
-            heard = json.loads(message.data)
-            if "id" in heard:
-                answer = self.waiting.pop(heard["id"])
-                if "error" in heard:
-                    answer.set_exception(RuntimeError(heard["error"]["message"]))
+            received = json.loads(message.data)
+            if "id" in received:
+                answer = self.waiting.pop(received["id"])
+                if "error" in received:
+                    answer.set_exception(RuntimeError(received["error"]["message"]))
                 elif not answer.cancelled():
-                    answer.set_result(heard["result"])
-            elif heard.get("sessionId") in self.pages:
-                self.pages[heard["sessionId"]].hear(heard["method"], heard["params"])
+                    answer.set_result(received["result"])
+            elif received.get("sessionId") in self.pages:
+                self.pages[received["sessionId"]].receive(received["method"], received["params"])
 
     async def page(self, url, width=1280, height=800):
         target = await self.call("Target.createTarget", url="about:blank")
@@ -72,18 +72,18 @@ class Wire:
 
 @dataclass
 class Page:
-    """errors: what the console complained of, a breach of the policy included. asked: every address asked for."""
+    """Controls one tab. errors: of the console, with breaches of the policy. requested: every requested address."""
 
     wire: Wire
     session: str
     target: str
     errors: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     async def call(self, method, **params):
         return await self.wire.call(method, self.session, **params)
 
-    def hear(self, method, params):
+    def receive(self, method, params):
         match method:
             case "Runtime.exceptionThrown":
                 details = params["exceptionDetails"]
@@ -92,21 +92,21 @@ class Page:
                 self.errors.append(json.dumps(params["args"]))
             case "Log.entryAdded":
                 entry = params["entry"]
-                # That a server lacks something (404), or is gone, is the page's business, and noted here either way.
+                # A 404 or a lost server is for the page to handle; Network events record it.
                 if entry["level"] == "error" and entry["source"] != "network":
                     self.errors.append(f"{entry['text']} {entry.get('url', '')}")
             case "Network.requestWillBeSent":
-                self.asked.append(params["request"]["url"])
+                self.requested.append(params["request"]["url"])
 
     async def evaluate(self, expression):
-        """The value of a JavaScript expression, awaited; raises what it throws."""
+        """Returns the awaited value of a JavaScript expression. Raises RuntimeError if it throws."""
         done = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in done:
             raise RuntimeError(done["exceptionDetails"].get("exception", {}).get("description"))
         return done["result"].get("value")
 
     async def until(self, expression):
-        """Wait until it is true, and return its value. What is not there yet may throw meanwhile."""
+        """Waits until the expression is true. Returns its value. It may throw in the meantime."""
         look = f"""new Promise((resolve) => {{
             const look = () => {{
                 let value = null;
@@ -118,8 +118,8 @@ class Page:
         try:
             return await self.evaluate(look)
         except TimeoutError:
-            seen = await self.evaluate("document.body.innerText.slice(0, 1000)")
-            raise AssertionError(f"never true: {expression}\nerrors: {self.errors}\n{seen}") from None
+            text = await self.evaluate("document.body.innerText.slice(0, 1000)")
+            raise AssertionError(f"never true: {expression}\nerrors: {self.errors}\n{text}") from None
 
     async def press(self, key):
         code, text = KEYS.get(key, (ord(key.upper()[0]), key))
@@ -138,26 +138,26 @@ class Page:
         await self.call("Emulation.setEmulatedMedia", features=features)
 
     async def picture(self, whole=False):
-        """A PNG of what is in view, or of the whole page."""
+        """Returns a PNG of the visible part, or of the whole page."""
         shot = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(shot["data"])
 
 
 @asynccontextmanager
 async def chromium(path, folder) -> AsyncIterator[Wire]:
-    """folder: an empty one, for its profile."""
+    """Runs a Chromium. folder: an empty folder for its profile."""
     process = await asyncio.create_subprocess_exec(
         path, *FLAGS, f"--user-data-dir={folder}", "about:blank",
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
         async with asyncio.timeout(PATIENCE_S):
-            said = b""
-            while b"DevTools listening on " not in said:
-                said = await process.stderr.readline()
-                assert said, "chromium ended before it listened"
+            line = b""
+            while b"DevTools listening on " not in line:
+                line = await process.stderr.readline()
+                assert line, "chromium ended before it listened"
         drain = asyncio.create_task(_drain(process.stderr))
-        address = said.decode().split()[-1]
+        address = line.decode().split()[-1]
         async with (
             aiohttp.ClientSession() as client,
             client.ws_connect(address, max_msg_size=LARGEST, heartbeat=None) as socket,

@@ -1,6 +1,6 @@
-"""A headless Chromium in front of the real HTTP listener, with a Board that a test publishes on.
+"""Runs a headless Chromium against the real HTTP listener, with a Board that a test publishes on.
 
-Every test has a server and a tab of its own; the browser is one for all tests of a file.
+Each test has a separate server and tab; all tests of a file share one browser.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ BUSY = Evidence(
 
 
 def decision(name, reason=Reason.SERVING, namespace="ai", **more):
-    """One workload in a state as it comes about."""
+    """Returns a decision as the daemon makes it for this reason."""
     key = WorkloadKey(namespace, name)
     serving = Decision(key, 3, True, reason, NOW - 10.0, measured_at=NOW - 2.0, evidence=BUSY)
     match reason:
         case Reason.UNKNOWN:
-            made = replace(
+            result = replace(
                 serving,
                 replicas=None,
                 published=None,
@@ -47,26 +47,28 @@ def decision(name, reason=Reason.SERVING, namespace="ai", **more):
             )
         case Reason.ASLEEP:
             nothing = Evidence(replicas_wanted=0, replicas_ready=0, wake_source=BUSY.wake_source)
-            made = replace(serving, replicas=0, published=None, active=False, idle_since=NOW - 900.0, evidence=nothing)
+            result = replace(
+                serving, replicas=0, published=None, active=False, idle_since=NOW - 900.0, evidence=nothing
+            )
         case Reason.HELD:
-            made = replace(serving, held_since=NOW - 95.0, evidence=replace(BUSY, stale=("http://10.0.0.9/m",)))
+            result = replace(serving, held_since=NOW - 95.0, evidence=replace(BUSY, stale=("http://10.0.0.9/m",)))
         case Reason.WARM | Reason.NO_WAKE_SOURCE:
             idle = replace(BUSY, waiting=0.0, running=0.0, gpu_engine_active=0.0, wake_source=None)
-            made = replace(
+            result = replace(
                 serving, replicas=2, published=None, idle_since=NOW - 65.0, evidence=replace(idle, keep_warm_s=300.0)
             )
         case Reason.LOADING:
-            made = replace(serving, evidence=replace(BUSY, replicas_ready=0, running=0.0))
+            result = replace(serving, evidence=replace(BUSY, replicas_ready=0, running=0.0))
         case _:
-            made = serving
-    return replace(made, **{"published": None, **more})
+            result = serving
+    return replace(result, **{"published": None, **more})
 
 
 EVERY_REASON = tuple(decision(f"w-{reason}", reason) for reason in Reason)
 
 
 def facts(selector, *, pairs=False):
-    """JavaScript for the terms and what is said of them, in elements of this kind: an object, or pairs in order."""
+    """Returns JavaScript for the terms and values in elements of this kind: an object, or ordered pairs."""
     parts = "['dt', 'dd'].map((tag) => each.querySelector(tag).textContent)"
     listed = f"[...document.querySelectorAll({selector!r})].map((each) => {parts})"
     return listed if pairs else f"Object.fromEntries({listed})"
@@ -74,12 +76,12 @@ def facts(selector, *, pairs=False):
 
 @dataclass
 class Site:
-    """now is the server's clock. more: what other rooms answer, by path. ahead: what will become of each decision."""
+    """Runs the server. now: its clock. more: further routes. outcome_of: the controller outcome of a decision."""
 
     more: Sequence[web.RouteDef] = ()
     now: float = NOW
     board: Board = field(default_factory=lambda: Publisher([]).board)
-    ahead: Callable[[Decision], ControllerOutcome] = lambda _: ControllerOutcome(OutcomeCode.SETTLED, ("nothing",))
+    outcome_of: Callable[[Decision], ControllerOutcome] = lambda _: ControllerOutcome(OutcomeCode.SETTLED, ("nothing",))
     port: int = 0
 
     def __post_init__(self):
@@ -91,7 +93,7 @@ class Site:
         return f"http://127.0.0.1:{self.port}/"
 
     def publish(self, decisions):
-        """The whole Board anew."""
+        """Publishes a new Board with these decisions."""
         decisions = list(decisions)
         publisher = Publisher([each.workload for each in decisions])
         publisher.publish(decisions, at=self.now)
@@ -108,13 +110,13 @@ class Site:
             registry,
             lambda: self.now,
             self.more,
-            self._outlooks,
+            self._outcomes,
         )
         self.port = await self._server.start()
 
-    def _outlooks(self):
+    def _outcomes(self):
         decisions = self.board.decisions.values()
-        return lambda: [OutcomeRow(each, Facts(), self.ahead(each)) for each in decisions]
+        return lambda: [OutcomeRow(each, Facts(), self.outcome_of(each)) for each in decisions]
 
     async def stop(self):
         if self._server is not None:
@@ -123,15 +125,15 @@ class Site:
 
 
 def history(decisions, points=60, **series):
-    """`/api/v1/history` of these; a series given here stands for all of them."""
+    """Routes of `/api/v1/history` for these decisions; `series` replaces a column of all of them."""
 
     async def answer(request):
-        wanted = int(request.query.get("points", points))
-        asked = request.match_info.get("name")
-        at = [NOW - 3600.0 + 3600.0 * place / (wanted - 1) for place in range(wanted)]
+        count = int(request.query.get("points", points))
+        name = request.match_info.get("name")
+        at = [NOW - 3600.0 + 3600.0 * index / (count - 1) for index in range(count)]
         plain = {"load": 40.0, "demand": 2.5, "replicas": 3, "actual": 2, "gpu": 0.42, "reason": "serving"}
-        columns = {name: series.get(name, [value] * wanted) for name, value in plain.items()}
-        listed = [each.workload._asdict() for each in decisions if asked in (None, each.workload.name)]
+        columns = {column: series.get(column, [value] * count) for column, value in plain.items()}
+        listed = [each.workload._asdict() for each in decisions if name in (None, each.workload.name)]
         return web.json_response({"now": NOW, "workloads": [{**each, "at": at, **columns} for each in listed]})
 
     return [web.get("/api/v1/history", answer), web.get("/api/v1/history/{namespace}/{name}", answer)]
@@ -139,7 +141,7 @@ def history(decisions, points=60, **series):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browsers(tmp_path_factory):
-    """`await browsers(path)`: the one browser, started when it is first asked for."""
+    """`await browsers(path)` returns the shared browser, and starts it on the first call."""
     async with AsyncExitStack() as stack:
         started = []
 
@@ -160,7 +162,7 @@ async def site():
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def visit(debian_tool, browsers, site):
-    """`page = await visit(decisions)`: a tab with the page, on which the rows are drawn. path: below the server's."""
+    """`page = await visit(decisions)` opens a tab and waits until rows are drawn. path: added to the server's URL."""
     path_of_chromium, opened = debian_tool("chromium"), []
 
     async def open_page(decisions, path="", until=f"{ROWS}.length || document.querySelector('.workload-view')", **size):

@@ -1,4 +1,4 @@
-"""What other rooms will say of a workload, as their contracts have it: history, explanation, accounts."""
+"""Responses of other packages for a workload, in their documented form: history, explanation, accounts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .conftest import NOW, history
 
 CHAIN = [
     {
-        "step": "raw", "title": "What the pages say", "sentences": ["Two pods answered."],
+        "step": "raw", "title": "What the targets report", "sentences": ["Two pods answered."],
         "table": {"columns": ["pod", "waiting", "KV cache"], "rows": [["chat-a", 3, 0.625], ["chat-b", None, None]]},
     },
-    {"step": "published", "title": "What KEDA is told", "sentences": ["3 replicas.", "It is active."], "table": None},
-    {"step": "of tomorrow", "title": "A step that nobody knows yet", "sentences": [], "table": None},
+    {"step": "published", "title": "Published replicas", "sentences": ["3 replicas.", "It is active."], "table": None},
+    {"step": "of tomorrow", "title": "A step of a later version", "sentences": [], "table": None},
 ]  # fmt: skip
 CHANGES = [
     {"at": NOW - 900.0, "replicas": 0, "active": False, "reason": "asleep"},
@@ -25,12 +25,12 @@ SHADOW = {
 }  # fmt: skip
 
 
-def one_of_everything(decisions, asked=None, follows=None, chain=CHAIN):
-    """Routes for a `Site`; queries of the explanation are put on `asked`."""
+def one_of_everything(decisions, queries=None, follows=None, chain=CHAIN):
+    """Returns routes for a `Site`; queries of the explanation are appended to `queries`."""
 
     async def explain(request):
-        if asked is not None:
-            asked.append(dict(request.query))
+        if queries is not None:
+            queries.append(dict(request.query))
         at = float(request.query.get("at", NOW))
         return web.json_response({
             "workload": {}, "now": NOW, "at": at, "log_begins_at": NOW - 7200.0,

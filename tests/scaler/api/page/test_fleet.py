@@ -1,4 +1,4 @@
-"""All workloads in a browser: every one is there, what is unknown is said, and a silence keeps what was shown."""
+"""The page shows every workload, unknown values as unknown, and the last view while the server is silent."""
 
 import json
 import random
@@ -33,18 +33,18 @@ HOSTILE = '<img src=x onerror="window.owned=1">"\'&amp;'
 
 
 def expected(each, now=NOW):
-    """A row's cells as the terminal says them."""
-    seen = row(each, now)
-    word, reason = STATES[seen.state].word, REASONS[seen.reason].word
-    told_apart = reason == word or seen.reason is Reason.WARM
+    """Returns the cells of a row as the terminal prints them."""
+    cells = row(each, now)
+    word, reason = STATES[cells.state].word, REASONS[cells.reason].word
+    is_redundant = reason == word or cells.reason is Reason.WARM
     return {
-        "name": f"{seen.namespace}/{seen.label}", "word": word, "reason": None if told_apart else reason,
-        "why": seen.why, "numbers": [seen.shift, formats.count(seen.load), formats.ratio(seen.gpu)],
-        "demand": formats.count(seen.demand), "age": seen.age(now), "notes": not seen.notes,
+        "name": f"{cells.namespace}/{cells.label}", "word": word, "reason": None if is_redundant else reason,
+        "why": cells.why, "numbers": [cells.shift, formats.count(cells.load), formats.ratio(cells.gpu)],
+        "demand": formats.count(cells.demand), "age": cells.age(now), "notes": not cells.notes,
     }  # fmt: skip
 
 
-async def test_every_workload_is_shown_in_the_words_of_the_terminal(visit):
+async def test_every_workload_has_the_same_texts_as_in_the_terminal(visit):
     page = await visit(EVERY_REASON)
     shown = {cells["name"]: cells for cells in await page.evaluate(CELLS)}
     assert shown == {str(each.workload): expected(each) for each in EVERY_REASON}
@@ -60,7 +60,7 @@ async def test_unknown_is_shown_as_unknown_and_never_as_0(visit):
     assert gpus == ["unknown"] * 4, "the number of its GPUs is unknown, so no sum is a number"
 
 
-async def test_the_head_sums_gpus_by_state_and_counts_workloads_without_a_number(visit):
+async def test_header_sums_gpus_by_state_and_counts_workloads_without_a_number(visit):
     uncounted = decision("nvml", evidence=replace(BUSY, gpus_held=None))
     page = await visit(
         [decision("a"), decision("b"), decision("c", Reason.WARM), decision("d", Reason.ASLEEP), uncounted]
@@ -75,18 +75,18 @@ async def test_the_head_sums_gpus_by_state_and_counts_workloads_without_a_number
     assert await page.evaluate(states) == ["3serving", "1idle, warm", "1asleep"]
 
 
-async def test_a_server_that_dies_leaves_the_last_view_and_its_age(visit, site):
+async def test_page_keeps_the_last_view_and_shows_its_age_if_the_server_stops(visit, site):
     page = await visit([decision("chat"), decision("code", Reason.ASLEEP)])
     before = await page.evaluate(CELLS)
     await site.stop()
-    said = await page.until(
+    text = await page.until(
         "!document.querySelector('#silence').hidden && document.querySelector('#silence').textContent"
     )
-    assert said.startswith("no answer: the data is ")
+    assert text.startswith("no answer: the data is ")
     assert await page.evaluate(CELLS) == before
     assert await page.evaluate("document.querySelector('#health').textContent") == "no answer"
     assert await page.evaluate("document.querySelector('#spoken').textContent") == "Tidegate does not answer"
-    later = f"document.querySelector('#silence').textContent !== {json.dumps(said)}"
+    later = f"document.querySelector('#silence').textContent !== {json.dumps(text)}"
     await page.until(later)
     site.publish([decision("chat", Reason.WARM)])
     await site.start()
@@ -94,7 +94,7 @@ async def test_a_server_that_dies_leaves_the_last_view_and_its_age(visit, site):
     assert [cells["word"] for cells in await page.evaluate(CELLS)] == ["idle, warm"]
 
 
-async def test_a_daemon_that_decides_nothing_any_more_is_not_shown_as_well(visit, site):
+async def test_daemon_without_ticks_is_shown_as_unhealthy(visit, site):
     page = await visit([decision("chat")])
     site.now += 40.0
     await page.until("document.querySelector('#silence').textContent.includes('last decisions are 40 s old')")
@@ -102,7 +102,7 @@ async def test_a_daemon_that_decides_nothing_any_more_is_not_shown_as_well(visit
 
 
 @pytest.mark.parametrize("path", ["", "#/ai/" + "%3Cimg%20src%3Dx%20onerror%3D%22window.owned%3D1%22%3E%22'%26amp%3B"])
-async def test_a_hostile_name_is_text(visit, path):
+async def test_hostile_name_is_shown_as_text(visit, path):
     evil = replace(decision(HOSTILE), evidence=replace(BUSY, notes=(HOSTILE,), wake_source=HOSTILE))
     silent = replace(decision("b", Reason.UNKNOWN, namespace=HOSTILE))
     page = await visit([evil, replace(silent, evidence=replace(silent.evidence, stale=(HOSTILE,)))], path)
@@ -112,36 +112,36 @@ async def test_a_hostile_name_is_text(visit, path):
     assert page.errors == []
 
 
-async def test_nothing_is_asked_of_any_other_origin(visit, site):
+async def test_page_requests_no_other_origin(visit, site):
     site.more = history(EVERY_REASON)
     page = await visit(EVERY_REASON)
     await page.until("document.querySelectorAll('.spark').length")
     await page.evaluate("location.hash = '#/ai/w-serving'")
     await page.until("document.querySelector('.facts')")
-    assert page.asked
-    assert {address for address in page.asked if not address.startswith(site.url)} == set()
+    assert page.requested
+    assert {address for address in page.requested if not address.startswith(site.url)} == set()
 
 
-async def test_five_thousand_workloads_are_all_there_and_only_those_in_view_are_drawn(visit):
-    fleet = [decision(f"w{place:04d}", Reason.ASLEEP if place % 3 else Reason.SERVING) for place in range(5000)]
+async def test_all_of_five_thousand_workloads_are_reachable_and_only_visible_rows_are_drawn(visit):
+    fleet = [decision(f"w{index:04d}", Reason.ASLEEP if index % 3 else Reason.SERVING) for index in range(5000)]
     page = await visit(fleet)
     assert await page.evaluate("document.querySelector('.workloads').getAttribute('aria-rowcount')") == "5001"
     assert await page.evaluate(f"{ROWS}.length") < 60
-    seen = set()
+    names = set()
     for share in range(0, 101, 20):
         await page.evaluate(
             f"window.scrollTo(0, (document.documentElement.scrollHeight - innerHeight) * {share / 100})"
         )
-        wanted = round(share / 100 * 4999)
-        await page.until(f"{ROWS}.some((tr) => Math.abs(Number(tr.ariaRowIndex) - 2 - {wanted}) < 40)")
-        seen.update(await page.evaluate(NAMES))
+        index = round(share / 100 * 4999)
+        await page.until(f"{ROWS}.some((tr) => Math.abs(Number(tr.ariaRowIndex) - 2 - {index}) < 40)")
+        names.update(await page.evaluate(NAMES))
         assert await page.evaluate(f"{ROWS}.length") < 60
-    assert "ai/w0000" in seen
+    assert "ai/w0000" in names
     await page.press("End")
     await page.until("document.activeElement.textContent === 'ai/w4999'")
 
 
-async def test_filters_and_states_choose_and_say_how_many(visit):
+async def test_filters_and_states_select_rows_and_show_their_number(visit):
     page = await visit(
         [decision("chat"), decision("code", Reason.ASLEEP), decision("ocr", Reason.ASLEEP, namespace="lab")]
     )
@@ -164,7 +164,7 @@ async def test_filters_and_states_choose_and_say_how_many(visit):
     assert await page.evaluate("document.querySelector('.nothing').textContent") == "No workload matches the filters."
 
 
-async def test_a_column_sorts_and_unknown_comes_last_either_way(visit):
+async def test_column_sorts_with_unknown_last_in_both_directions(visit):
     small = replace(decision("small"), evidence=replace(BUSY, waiting=1.0, running=1.0))
     page = await visit([decision("silent", Reason.UNKNOWN), small, decision("large")])
     head = "document.querySelector('th.load button')"
@@ -175,7 +175,7 @@ async def test_a_column_sorts_and_unknown_comes_last_either_way(visit):
     assert await page.evaluate("document.querySelector('th.load').ariaSort") == "ascending"
 
 
-async def test_keys_go_through_the_rows_open_one_and_come_back_to_it(visit):
+async def test_keys_move_through_the_rows_open_one_and_return_to_it(visit):
     page = await visit([decision(name) for name in ("a", "b", "c")])
     focused = "document.activeElement.textContent"
     await page.press("j")
@@ -183,7 +183,7 @@ async def test_keys_go_through_the_rows_open_one_and_come_back_to_it(visit):
     await page.press("ArrowDown")
     await page.press("j")
     await page.press("j")
-    assert await page.evaluate(focused) == "ai/c", "the last is the last"
+    assert await page.evaluate(focused) == "ai/c", "the focus stays on the last row"
     await page.press("k")
     assert await page.evaluate(focused) == "ai/b"
     await page.press("Enter")
@@ -194,7 +194,7 @@ async def test_keys_go_through_the_rows_open_one_and_come_back_to_it(visit):
     assert await page.evaluate(focused) == "ai/b"
 
 
-async def test_a_poll_leaves_the_focus_where_it_is(visit, site):
+async def test_poll_keeps_the_focus(visit, site):
     page = await visit([decision("a"), decision("b")])
     await page.press("j")
     await page.press("j")
@@ -204,7 +204,7 @@ async def test_a_poll_leaves_the_focus_where_it_is(visit, site):
     assert await page.evaluate("document.activeElement.textContent") == "ai/b"
 
 
-async def test_sparklines_are_of_the_last_hour_and_a_gap_is_a_gap(visit, site):
+async def test_sparklines_show_the_last_hour_with_gaps(visit, site):
     fleet = [decision("chat")]
     load = [10.0] * 30 + [None] * 10 + [20.0] * 20
     site.more = history(fleet, load=load)
@@ -215,24 +215,24 @@ async def test_sparklines_are_of_the_last_hour_and_a_gap_is_a_gap(visit, site):
     assert label == "load in the last hour: at most 20 requests"
 
 
-async def test_where_no_history_is_kept_nothing_else_changes(visit):
+async def test_page_without_a_history_shows_everything_else(visit):
     page = await visit([decision("chat")])
     await page.until("performance.getEntriesByType('resource').some((each) => each.name.includes('/api/v1/history'))")
     assert await page.evaluate("document.querySelectorAll('.spark').length") == 0
     assert await page.evaluate(CELLS) == [expected(decision("chat"))]
 
 
-async def test_a_large_fleet_is_asked_only_for_the_history_of_rows_in_view(visit, site):
-    fleet = [decision(f"w{place:03d}") for place in range(400)]
+async def test_large_fleet_loads_the_history_of_visible_rows_only(visit, site):
+    fleet = [decision(f"w{index:03d}") for index in range(400)]
     site.more = history(fleet)
     page = await visit(fleet)
     await page.until("document.querySelectorAll('td.load .spark').length > 5")
-    asked = {address.partition("?")[0] for address in page.asked if "/api/v1/history" in address}
-    assert f"{site.url}api/v1/history" not in asked
-    assert len(asked) < 60
+    requested = {address.partition("?")[0] for address in page.requested if "/api/v1/history" in address}
+    assert f"{site.url}api/v1/history" not in requested
+    assert len(requested) < 60
 
 
-async def test_gpu_hours_asleep_come_from_the_accounts(visit, site):
+async def test_gpu_hours_asleep_are_those_of_the_accounts(visit, site):
     def account(name, asleep):
         return {"namespace": "ai", "name": name, "trigger": "", "observed": False, "gpu_seconds": {"asleep": asleep}}
 
@@ -245,21 +245,21 @@ async def test_gpu_hours_asleep_come_from_the_accounts(visit, site):
     await page.until("document.querySelector('.gpus [data-state=asleep] dd')?.textContent === '2.5'")
 
 
-async def test_the_browser_writes_numbers_letter_for_letter_as_the_terminal_does(visit):
+async def test_browser_formats_numbers_exactly_as_the_terminal(visit):
     page = await visit([decision("a")])
     chance = random.Random(8)
     numbers = [0.0, 0.04, 0.05, 0.25, 0.95, 9.95, 99.95, 100.5, 999.5, 0.005, 0.015, 59.9, 60.0, 172799.0, 1e6, None]
     numbers += [chance.random() * 10.0 ** chance.randint(-3, 6) for _ in range(300)]
-    given = json.dumps(numbers)
+    as_json = json.dumps(numbers)
     for name in ("count", "ratio", "span"):
-        written = await page.evaluate(f"import('./page/format.js').then((format) => {given}.map(format.{name}))")
+        written = await page.evaluate(f"import('./page/format.js').then((format) => {as_json}.map(format.{name}))")
         assert written == [getattr(formats, name)(number) for number in numbers], name
     pairs = json.dumps([[one, two] for one in (None, 0, 1, 2) for two in (None, 0, 1, 2)])
     written = await page.evaluate(f"import('./page/format.js').then(({{shift}}) => {pairs}.map((p) => shift(...p)))")
     assert written == [formats.shift(one, two) for one, two in json.loads(pairs)]
 
 
-async def test_a_trigger_of_several_has_a_row_and_a_page_of_its_own(visit):
+async def test_each_trigger_of_a_workload_has_its_row_and_page(visit):
     decode = replace(decision("chat", Reason.WARM), workload=WorkloadKey("ai", "chat", "decode"))
     page = await visit([decision("chat"), decode])
     assert sorted(await page.evaluate(NAMES)) == ["ai/chat", "ai/chat/decode"]
@@ -267,18 +267,18 @@ async def test_a_trigger_of_several_has_a_row_and_a_page_of_its_own(visit):
     await page.until("document.querySelector('.workload-view .word')?.textContent === 'idle, warm'")
 
 
-async def test_an_obstacle_is_shown_in_the_row_and_on_the_page_of_the_workload(visit, site):
-    words = "paused at 2 replicas by the annotation <b>"
-    paused = ControllerOutcome(OutcomeCode.PAUSED, (words,))
-    site.ahead = lambda each: (
+async def test_controller_outcome_is_shown_in_the_row_and_on_the_workload_page(visit, site):
+    message = "paused at 2 replicas by the annotation <b>"
+    paused = ControllerOutcome(OutcomeCode.PAUSED, (message,))
+    site.outcome_of = lambda each: (
         paused if each.workload.name == "chat" else ControllerOutcome(OutcomeCode.SETTLED, ("nothing",))
     )
     page = await visit([decision("chat"), decision("code")])
     chips = "[...tr.querySelectorAll('.chip')].filter((chip) => chip.checkVisibility())"
-    said = f"{ROWS}.map((tr) => [tr.dataset.severity, {chips}.map((chip) => [chip.textContent, chip.title])])"
-    assert await page.evaluate(said) == [["notice", [["paused", words]]], ["fine", []]]
+    text = f"{ROWS}.map((tr) => [tr.dataset.severity, {chips}.map((chip) => [chip.textContent, chip.title])])"
+    assert await page.evaluate(text) == [["notice", [["paused", message]]], ["fine", []]]
     await page.evaluate(f"{ROWS}[0].click()")
     await page.until("document.querySelector('.workload-view .title .chip:not([hidden])')")
     title = "[...document.querySelectorAll('.title .chip, .title .why')].filter((each) => each.checkVisibility())"
-    assert (await page.evaluate(f"{title}.map((each) => each.textContent)"))[::2] == ["paused", words]
+    assert (await page.evaluate(f"{title}.map((each) => each.textContent)"))[::2] == ["paused", message]
     assert page.errors == []

@@ -1,4 +1,4 @@
-"""How the page looks, as far as a machine can tell: it fits, it can be read, and it obeys whoever looks."""
+"""The page fits every screen, is readable, and follows the preferences of its reader."""
 
 import json
 import re
@@ -10,15 +10,15 @@ from .responses import one_of_everything
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# Each visible piece of text with its colour and the colours it stands on, the nearest first. What is drawn for eyes
-# only (aria-hidden) has a word beside it.
+# Each visible piece of text with its colour and its background colours, the nearest first. Decoration (aria-hidden)
+# has a text beside it.
 TEXTS = """(() => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const found = [];
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
         const element = node.parentElement;
-        const nobodySees = '[aria-hidden=true], .hidden, .skip, noscript, option';
-        if (!node.textContent.trim() || !element.checkVisibility() || element.closest(nobodySees)) continue;
+        const ignored = '[aria-hidden=true], .hidden, .skip, noscript, option';
+        if (!node.textContent.trim() || !element.checkVisibility() || element.closest(ignored)) continue;
         const behind = [];
         for (let up = element; up; up = up.parentElement) behind.push(getComputedStyle(up).backgroundColor);
         const { fill, color } = getComputedStyle(element);
@@ -30,7 +30,7 @@ PHONE = {"width": 360, "height": 740}
 
 
 def rgba(text):
-    """`rgb(1, 2, 3)`, `rgba(1, 2, 3, 0.5)` or `color(srgb 0.1 0.2 0.3 / 0.5)` as three 0..1 and alpha."""
+    """Reads `rgb(1, 2, 3)`, `rgba(1, 2, 3, 0.5)` or `color(srgb 0.1 0.2 0.3 / 0.5)` as three numbers 0..1 and alpha."""
     numbers = [float(part) for part in re.findall(r"[\d.]+(?:e-\d+)?", text.partition("(")[2])]
     unit = 1.0 if text.startswith("color(") else 255.0
     return [*(part / unit for part in numbers[:3]), *(numbers[3:] or [1.0])]
@@ -41,7 +41,7 @@ def over(colour, ground):
 
 
 def luminance(colour):
-    """Relative luminance, WCAG 2.2."""
+    """Returns the relative luminance of WCAG 2.2."""
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -61,7 +61,7 @@ async def test_contrast_is_computed_as_wcag_does():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["", "#/ai/w-capped"])
-async def test_every_text_stands_out_from_what_it_stands_on(visit, site, scheme, path):
+async def test_every_text_has_enough_contrast(visit, site, scheme, path):
     site.more = one_of_everything(EVERY_REASON)
     page = await visit(EVERY_REASON, path)
     await page.colours(scheme)
@@ -73,7 +73,7 @@ async def test_every_text_stands_out_from_what_it_stands_on(visit, site, scheme,
     } == {}
 
 
-async def test_dark_is_dark_and_light_is_light_and_a_person_may_choose(visit, site):
+async def test_theme_follows_the_preference_or_the_readers_choice(visit, site):
     page = await visit(EVERY_REASON)
     ground = "getComputedStyle(document.body).backgroundColor"
 
@@ -93,12 +93,12 @@ async def test_dark_is_dark_and_light_is_light_and_a_person_may_choose(visit, si
     page = await page.wire.page(site.url)
     await page.colours("dark")
     await page.until(f"{ROWS}.length")
-    assert await bright(), "a choice outlives its tab"
+    assert await bright(), "a choice outlives the tab"
 
 
 @pytest.mark.parametrize("path", ["", "#/ai/w-frozen"])
 @pytest.mark.parametrize("width", [320, 390, 700, 1000, 1400])
-async def test_no_screen_scrolls_sideways(visit, site, path, width):
+async def test_page_never_scrolls_sideways(visit, site, path, width):
     site.more = one_of_everything(EVERY_REASON)
     page = await visit(EVERY_REASON, path, width=width, height=740)
     await page.until("document.querySelector('.spark, .chain li')")
@@ -106,7 +106,7 @@ async def test_no_screen_scrolls_sideways(visit, site, path, width):
 
 
 @pytest.mark.parametrize("width", [700, 800, 1000, 1400])
-async def test_the_table_is_filled_by_its_columns(visit, width):
+async def test_columns_fill_the_table(visit, width):
     page = await visit(EVERY_REASON, width=width, height=740)
     right = "(element) => Math.round(element.getBoundingClientRect().right)"
     edges = await page.evaluate(f"[document.querySelector('.workloads'), {ROWS}[0].lastElementChild].map({right})")
@@ -116,27 +116,27 @@ async def test_the_table_is_filled_by_its_columns(visit, width):
     assert await page.evaluate(f"[{narrow}.length, {wide}]") == [0, True]
 
 
-async def test_a_phone_shows_a_card_with_the_name_the_state_the_answer_and_the_load(visit, site):
+async def test_phone_shows_a_card_with_name_state_replicas_and_load(visit, site):
     site.more = history(EVERY_REASON)
     page = await visit(EVERY_REASON, **PHONE)
     parts = [".name", ".word", "td.replicas .number", "td.load .number", ".why", "td.age"]
-    seen = f"""{ROWS}.slice(0, 3).map((tr) => {parts}.every((name) => {{
+    visible = f"""{ROWS}.slice(0, 3).map((tr) => {parts}.every((name) => {{
         const [box, card] = [tr.querySelector(name), tr].map((each) => each.getBoundingClientRect());
         const across = box.width > 0 && box.left >= card.left && box.right <= card.right + 0.5;
         const down = box.top >= card.top && box.bottom <= card.bottom + 0.5;
         return tr.querySelector(name).checkVisibility() && across && down;
     }}))"""
-    assert await page.evaluate(seen) == [True, True, True]
+    assert await page.evaluate(visible) == [True, True, True]
 
 
-async def test_a_reader_of_screens_hears_a_table_and_no_signs(visit):
+async def test_screen_reader_gets_a_table_and_named_controls(visit):
     page = await visit(EVERY_REASON)
     tree = (await page.call("Accessibility.getFullAXTree"))["nodes"]
     roles = [(node["role"]["value"], node.get("name", {}).get("value")) for node in tree if not node["ignored"]]
     assert ("table", "Workloads by severity") in roles
     columns = [name for role, name in roles if role == "columnheader"]
     assert columns == [
-        "Workload", "State and reason · trouble first", "Replicas", "Requests", "Demand", "GPU activity", "Age",
+        "Workload", "State and reason · problems first", "Replicas", "Requests", "Demand", "GPU activity", "Age",
     ]  # fmt: skip
     assert len([role for role, _ in roles if role == "rowheader"]) == len(EVERY_REASON)
     assert [name for role, name in roles if role == "button" and not name] == []
@@ -144,7 +144,7 @@ async def test_a_reader_of_screens_hears_a_table_and_no_signs(visit):
     assert [name for role, name in roles if role in ("combobox", "searchbox") and not name] == []
 
 
-async def test_nothing_moves_for_whoever_asked_for_that(visit):
+async def test_nothing_moves_with_reduced_motion(visit):
     page = await visit(EVERY_REASON)
     slow = "parseFloat(getComputedStyle(each).transitionDuration) > 0"
     moving = f"[...document.querySelectorAll('*')].filter((each) => {slow}).length"
@@ -153,7 +153,7 @@ async def test_nothing_moves_for_whoever_asked_for_that(visit):
     assert await page.evaluate(moving) == 0
 
 
-async def test_the_page_may_run_nothing_but_its_own_files(visit):
+async def test_page_runs_only_scripts_of_its_files(visit):
     page = await visit(EVERY_REASON)
     done = await page.evaluate(
         """new Promise((resolve) => {
@@ -164,12 +164,12 @@ async def test_the_page_may_run_nothing_but_its_own_files(visit):
         })"""
     )
     assert (done, await page.evaluate("window.owned ?? null")) == ("script-src-elem", None)
-    assert len(json.dumps(page.errors)) > 2, "a breach is an error on the console"
+    assert len(json.dumps(page.errors)) > 2, "a breach must be an error on the console"
 
 
 @pytest.mark.parametrize("width", [390, 900, 1280])
-async def test_a_table_that_is_wider_than_the_screen_scrolls_by_itself(visit, site, width):
-    columns = ["page", "of", "age", *(f"what number {place} is of" for place in range(8))]
+async def test_table_wider_than_the_screen_scrolls_inside_the_page(visit, site, width):
+    columns = ["page", "of", "age", *(f"what number {index} is of" for index in range(8))]
     rows = [["http://10.11.12.13:9400/metrics", "engine", "1.7 s", *[None] * 8]]
     wide = {"step": "raw", "title": "Wide", "sentences": [], "table": {"columns": columns, "rows": rows}}
     site.more = one_of_everything(EVERY_REASON, chain=[wide])

@@ -1,4 +1,4 @@
-"""One workload in a browser: what it rests on, what was, and why; and only as much of that as there is."""
+"""The page of one workload shows its evidence, history and explanation, as far as the server has them."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ FACTS = facts(".evidence .facts > div")
 PANELS = "[...document.querySelectorAll('.panel:not([hidden])')].map((each) => each.querySelector('h2')?.textContent)"
 
 
-async def test_a_workload_shows_what_its_answer_rests_on_in_units(visit):
+async def test_workload_page_shows_the_evidence_with_units(visit):
     noted = replace(
         BUSY, notes=("two of its pods do not answer",), kv_cache_used=0.004, gpu_memory_held_bytes=3.5 * 2**30
     )
@@ -43,18 +43,18 @@ async def test_unknown_evidence_is_shown_as_unknown(visit):
     assert await page.evaluate("document.querySelector('.title .figure').textContent") == "unknown"
 
 
-async def test_a_server_that_keeps_no_log_shows_the_rest(visit):
+async def test_workload_page_without_a_log_shows_the_evidence(visit):
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until("document.querySelector('.evidence .facts')")
     assert await page.evaluate(PANELS) == ["Evidence"]
 
 
-async def test_a_chain_is_shown_step_by_step_whatever_its_steps_are(visit, site):
+async def test_explanation_shows_all_steps_also_unknown_ones(visit, site):
     site.more = one_of_everything([decision("chat")])
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until("document.querySelectorAll('.chain li').length === 3")
     titles = "[...document.querySelectorAll('.chain h3')].map((each) => each.textContent)"
-    assert await page.evaluate(titles) == ["What the pages say", "What KEDA is told", "A step that nobody knows yet"]
+    assert await page.evaluate(titles) == ["What the targets report", "Published replicas", "A step of a later version"]
     assert await page.evaluate("[...document.querySelectorAll('.chain td')].map((td) => td.textContent)") == [
         "chat-a", "3", "0.625", "chat-b", "–unknown", "–unknown",
     ]  # fmt: skip
@@ -62,9 +62,9 @@ async def test_a_chain_is_shown_step_by_step_whatever_its_steps_are(visit, site)
     assert page.errors == []
 
 
-async def test_a_past_decision_is_a_click_away_and_so_is_the_way_back(visit, site):
-    asked = []
-    site.more = one_of_everything([decision("chat")], asked)
+async def test_click_opens_a_past_decision_and_escape_returns_to_the_present(visit, site):
+    queries = []
+    site.more = one_of_everything([decision("chat")], queries)
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until("document.querySelectorAll('.timeline li').length === 3")
     both = "[li.querySelector('.number').textContent, li.lastChild.textContent]"
@@ -76,12 +76,12 @@ async def test_a_past_decision_is_a_click_away_and_so_is_the_way_back(visit, sit
     await page.evaluate("document.querySelector('.timeline li:last-child a').click()")
     past = f"3 replicas as of {NOW - 900.0:.0f}"
     await page.until(f"document.querySelector('.summary-line')?.textContent === '{past}'")
-    assert {"at": f"{NOW - 900.0:.0f}"} in asked
+    assert {"at": f"{NOW - 900.0:.0f}"} in queries
     await page.press("Escape")
     await page.until(f"document.querySelector('.summary-line')?.textContent === '3 replicas as of {NOW:.0f}'")
 
 
-async def test_a_follower_names_the_leader_that_it_repeats(visit, site):
+async def test_follower_names_the_leader_that_it_repeats(visit, site):
     site.more = one_of_everything([decision("chat")], follows="10.0.0.2:7000")
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until(
@@ -89,9 +89,9 @@ async def test_a_follower_names_the_leader_that_it_repeats(visit, site):
     )
 
 
-async def test_charts_are_read_with_the_arrow_keys_and_say_a_gap(visit, site):
+async def test_arrow_keys_read_the_charts_including_gaps(visit, site):
     chat = decision("chat")
-    load = [float(place) for place in range(478)] + [None, 7.0]
+    load = [float(minute) for minute in range(478)] + [None, 7.0]
     site.more = history([chat], load=load)
     page = await visit([chat], "#/ai/chat")
     await page.until("document.querySelector('.canvas path.line.load')")
@@ -107,9 +107,9 @@ async def test_charts_are_read_with_the_arrow_keys_and_say_a_gap(visit, site):
     assert label == "Requests, waiting, running or held. now: 7. Arrow keys select other times."
 
 
-async def test_no_word_of_a_chart_is_cut_off(visit, site):
+async def test_no_text_of_a_chart_is_cut_off(visit, site):
     site.more = history([decision("chat")])
-    page = await visit([decision("chat")], "#/ai/chat")  # now is a full hour, so there is a word at the right edge
+    page = await visit([decision("chat")], "#/ai/chat")  # NOW is a full hour, so a text stands at the right edge
     await page.until("document.querySelector('.canvas text.time')")
     cut = """[...document.querySelectorAll('.canvas svg')].flatMap((svg) => [...svg.querySelectorAll('text')].filter(
         (text) => text.getBoundingClientRect().right > svg.getBoundingClientRect().right + 0.5
@@ -117,7 +117,7 @@ async def test_no_word_of_a_chart_is_cut_off(visit, site):
     assert await page.evaluate(cut) == []
 
 
-async def test_how_far_back_is_ones_choice(visit, site):
+async def test_reader_chooses_the_time_span(visit, site):
     site.more = history([decision("chat")])
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until("document.querySelector('.canvas path.line.load')")
@@ -146,7 +146,7 @@ async def test_only_observed_workloads_have_shadow_scores(visit, site):
     assert await page.evaluate(shares) == ["serving", "idle, warm", "asleep"]
 
 
-async def test_the_command_to_ask_in_a_terminal_is_there_to_copy_and_a_shell_takes_it_whole(visit, site):
+async def test_explain_command_can_be_copied_and_is_quoted_for_a_shell(visit, site):
     page = await visit([decision("chat"), decision("it's; rm")], "#/ai/chat")
     command = "document.querySelector('.command code').textContent"
     server = site.url.rstrip("/")
@@ -159,7 +159,7 @@ async def test_the_command_to_ask_in_a_terminal_is_there_to_copy_and_a_shell_tak
     assert await page.evaluate(command) == f"tidegate explain 'ai/it'\\''s; rm' --server {server}"
 
 
-async def test_the_page_reports_a_removed_workload(visit, site):
+async def test_page_reports_a_removed_workload(visit, site):
     page = await visit([decision("chat"), decision("code")], "#/ai/chat")
     await page.until("document.querySelector('.evidence .facts')")
     site.publish([decision("code")])

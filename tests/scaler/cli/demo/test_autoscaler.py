@@ -1,4 +1,4 @@
-"""The stand-in calls a real gRPC server as KEDA and the HPA do."""
+"""The demo's stand-in for KEDA and the HPA calls a real gRPC server as they do."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ POLL, HPA = "poll", "hpa"
 
 @dataclass
 class Pods:
-    """The Deployment. orders: each scale in order; changed: set by each."""
+    """Holds the Deployment. orders: every scale, in order; changed: set by every scale."""
 
-    wanted: int = 0
+    replicas: int = 0
     orders: list[int] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def replica_count(self) -> tuple[int, int]:
-        return self.wanted, self.wanted
+        return self.replicas, self.replicas
 
     def scale(self, replicas: int, now: float) -> None:
-        self.wanted = replicas
+        self.replicas = replicas
         self.orders.append(replicas)
         self.changed.set()
 
 
 class Scaler(rpc.ExternalScalerServicer):
-    """Responds as configured and records calls: those of the HPA have a deadline, those of the poll none."""
+    """Responds as configured and records calls. Calls of the HPA have a deadline, calls of the poll have none."""
 
     def __init__(self) -> None:
         self.active, self.replicas, self.broken = False, 0.0, set[str]()
@@ -47,7 +47,7 @@ class Scaler(rpc.ExternalScalerServicer):
         self.streams = 0
         self.called = asyncio.Condition()
 
-    async def _note(self, method: str, context) -> None:
+    async def _record(self, method: str, context) -> None:
         remaining = context.time_remaining()
         async with self.called:
             self.calls.append((HPA if remaining is not None and remaining < 3600 else POLL, method))
@@ -57,23 +57,23 @@ class Scaler(rpc.ExternalScalerServicer):
 
     async def GetMetricSpec(self, request, context):  # noqa: N802
         self.refs.append(request)
-        await self._note("GetMetricSpec", context)
+        await self._record("GetMetricSpec", context)
         spec = pb.MetricSpec(metricName="tidegate-replicas", targetSize=1, targetSizeFloat=1.0)
         return pb.GetMetricSpecResponse(metricSpecs=[spec])
 
     async def GetMetrics(self, request, context):  # noqa: N802
         self.metric_names.append(request.metricName)
-        await self._note("GetMetrics", context)
+        await self._record("GetMetrics", context)
         value = pb.MetricValue(metricName="ignored", metricValue=int(self.replicas), metricValueFloat=self.replicas)
         return pb.GetMetricsResponse(metricValues=[value])
 
     async def IsActive(self, request, context):  # noqa: N802
-        await self._note("IsActive", context)
+        await self._record("IsActive", context)
         return pb.IsActiveResponse(result=self.active)
 
     async def StreamIsActive(self, request, context):  # noqa: N802
         self.streams += 1
-        await self._note("StreamIsActive", context)
+        await self._record("StreamIsActive", context)
         while (result := await self.pushes.get()) is not None:
             yield pb.IsActiveResponse(result=result)
 
@@ -84,7 +84,7 @@ class Scaler(rpc.ExternalScalerServicer):
 
 @asynccontextmanager
 async def stand_in_for(pods: Pods, spec: ScaledObjectSpec, speed: float):
-    """A running stand-in for `pods`; yields the scaler that it calls, and the stand-in."""
+    """Runs a stand-in for `pods`. Yields the scaler that it calls, and the stand-in."""
     scaler, server = Scaler(), grpc.aio.server()
     rpc.add_ExternalScalerServicer_to_server(scaler, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -100,16 +100,16 @@ async def stand_in_for(pods: Pods, spec: ScaledObjectSpec, speed: float):
         await server.stop(None)
 
 
-def rounds(scaler: Scaler, caller: str) -> list[str]:
+def methods_of(scaler: Scaler, caller: str) -> list[str]:
     return [method for each, method in scaler.calls if each == caller and method != "StreamIsActive"]
 
 
 async def test_poll_calls_spec_metrics_and_activity_in_this_order_also_at_zero():
     async with stand_in_for(Pods(), ScaledObjectSpec(polling_interval_s=5.0), speed=200.0) as (scaler, _):
         await scaler.until_called(3)
-        polled = rounds(scaler, POLL)
+        polled = methods_of(scaler, POLL)
         assert polled[:9] == ["GetMetricSpec", "GetMetrics", "IsActive"] * 3
-        assert rounds(scaler, HPA) == []
+        assert methods_of(scaler, HPA) == []
         assert set(scaler.metric_names) == {"tidegate-replicas"}
         ref = scaler.refs[0]
         assert (ref.namespace, ref.name) == ("demo", "chat")
@@ -117,7 +117,7 @@ async def test_poll_calls_spec_metrics_and_activity_in_this_order_also_at_zero()
 
 
 async def test_hpa_polls_above_zero_and_follows_the_value():
-    pods = Pods(wanted=1)
+    pods = Pods(replicas=1)
     async with stand_in_for(pods, ScaledObjectSpec(max_replicas=8, polling_interval_s=5.0), speed=200.0) as (
         scaler,
         stand_in,
@@ -126,7 +126,7 @@ async def test_hpa_polls_above_zero_and_follows_the_value():
         async with asyncio.timeout(20):
             await pods.changed.wait()
         assert pods.orders == [3]
-        assert rounds(scaler, HPA)[-3:] == ["GetMetricSpec", "GetMetrics", "IsActive"]
+        assert methods_of(scaler, HPA)[-3:] == ["GetMetricSpec", "GetMetrics", "IsActive"]
         assert stand_in.last_action == "HPA: 1 to 3, follows its metrics: 3"
 
 
@@ -143,7 +143,7 @@ async def test_push_wakes_between_two_polls():
         assert scaler.calls.count((POLL, "GetMetrics")) == 1
 
 
-async def test_inactivity_puts_to_sleep_only_at_a_poll_after_the_cooldown():
+async def test_inactivity_scales_to_zero_only_at_a_poll_after_the_cooldown():
     pods = Pods()
     async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=30.0), speed=20.0) as (scaler, _):
         scaler.active, scaler.replicas = True, 1.0
@@ -152,22 +152,22 @@ async def test_inactivity_puts_to_sleep_only_at_a_poll_after_the_cooldown():
             pods.changed.clear()
             scaler.pushes.put_nowait(False)
             scaler.active, scaler.replicas = False, 0.0
-            before = len(rounds(scaler, POLL))
+            before = len(methods_of(scaler, POLL))
             await pods.changed.wait()
         assert pods.orders == [1, 0]
-        # 30 s of cooldown are six polls of 5 s, and no fewer than three where a machine is busy: 5 s are 0.25 s here.
-        assert len(rounds(scaler, POLL)) - before >= 3 * 3
+        # A cooldown of 30 s is six polls of 5 s. On a busy machine it may be three: 5 s last 0.25 s here.
+        assert len(methods_of(scaler, POLL)) - before >= 3 * 3
 
 
 async def test_failed_metric_is_fetched_once_more_at_once():
     async with stand_in_for(Pods(), ScaledObjectSpec(polling_interval_s=3600.0), speed=1.0) as (scaler, _):
         scaler.broken = {"GetMetrics"}
         await scaler.until_called(2, method="GetMetrics")
-        assert rounds(scaler, POLL) == ["GetMetricSpec", "GetMetrics"] * 2
+        assert methods_of(scaler, POLL) == ["GetMetricSpec", "GetMetrics"] * 2
 
 
-async def test_failed_metric_holds_the_replicas():
-    pods = Pods(wanted=4)
+async def test_failed_metric_keeps_the_replicas():
+    pods = Pods(replicas=4)
     async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=0.0), speed=200.0) as (scaler, _):
         scaler.broken = {"GetMetrics"}
         await scaler.until_called(6, method="GetMetrics")
@@ -176,7 +176,7 @@ async def test_failed_metric_holds_the_replicas():
 
 
 async def test_error_of_is_active_alone_fails_the_metric():
-    pods = Pods(wanted=4)
+    pods = Pods(replicas=4)
     async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=0.0), speed=200.0) as (
         scaler,
         stand_in,

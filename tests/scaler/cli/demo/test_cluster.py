@@ -1,4 +1,4 @@
-"""Invariants of pods, GPUs and the gateway under any scaling."""
+"""The simulated pods, GPUs and gateway keep their invariants under any scaling."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_pods_without_a_free_gpu_wait_for_one():
     world.scale(1, 10.5)
     world.scale(2, 11.0)  # the second GPU is still draining
     assert len(world.loading) == 0
-    world.advance(20.0)  # free since 14.8, and given away when somebody looks
+    world.advance(20.0)  # free since 14.8 s; assigned at the next advance
     assert len(world.loading) == 1
     world.advance(30.0)
     assert len(world.ready) == 2

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scaler.cli.demo.engine import EngineProfile, Request, SimulatedEngine
 
 PROFILE = EngineProfile()
-# Arrivals fall on multiples of this: no sum of step times does, so "before or after the step" has one answer.
+# Arrivals are multiples of this. No sum of step times is, so an arrival is always clearly before or after a step.
 TICK_S = math.sqrt(2) / 100
 
 
 def naive(profile: EngineProfile, requests: list[Request]) -> dict[int, tuple[float, float]]:
-    """First token and end of each request, step by step and token by token."""
+    """Computes the first token and the end of each request step by step and token by token."""
     queue, prefilling, decoding, done = list(requests), [], [], {}
     now = 0.0
     while queue or prefilling or decoding:
@@ -28,8 +28,8 @@ def naive(profile: EngineProfile, requests: list[Request]) -> dict[int, tuple[fl
             if sum(request.prompt_tokens + request.output_tokens for request in admitted) > profile.kv_tokens:
                 break
             request = queue.pop(0)
-            prefilling.append({"request": request, "left": request.prompt_tokens, "made": 0})
-        context = sum(entry["request"].prompt_tokens + entry["made"] for entry in decoding)
+            prefilling.append({"request": request, "left": request.prompt_tokens, "generated": 0})
+        context = sum(entry["request"].prompt_tokens + entry["generated"] for entry in decoding)
         budget = profile.chunk_tokens - len(decoding)
         step_s = profile.step_s + profile.per_sequence_s * len(decoding) + profile.per_context_token_s * context
         finished_prompts = []
@@ -42,12 +42,12 @@ def naive(profile: EngineProfile, requests: list[Request]) -> dict[int, tuple[fl
                 finished_prompts.append(entry)
         now += step_s
         for entry in decoding:
-            entry["made"] += 1
+            entry["generated"] += 1
         for entry in finished_prompts:
             prefilling.remove(entry)
-            entry["first"], entry["made"] = now, 1
+            entry["first"], entry["generated"] = now, 1
             decoding.append(entry)
-        for entry in [entry for entry in decoding if entry["made"] >= entry["request"].output_tokens]:
+        for entry in [entry for entry in decoding if entry["generated"] >= entry["request"].output_tokens]:
             decoding.remove(entry)
             done[entry["request"].number] = (entry["first"], now)
     return done
@@ -56,7 +56,7 @@ def naive(profile: EngineProfile, requests: list[Request]) -> dict[int, tuple[fl
 def live(
     profile: EngineProfile, requests: list[Request], looks: list[float]
 ) -> tuple[SimulatedEngine, dict[int, tuple[float, float]]]:
-    """The engine, advanced at each request and at `looks`."""
+    """Runs the engine; advances it at each request and at `looks`."""
     engine, answers = SimulatedEngine(profile), []
     events = sorted([(request.arrived_at, request) for request in requests], key=lambda event: event[0])
     for at, request in sorted([*events, *((at, None) for at in looks)], key=lambda event: event[0]):

@@ -1,4 +1,4 @@
-"""The demo's day."""
+"""The demo's load follows a fixed course of one day."""
 
 from __future__ import annotations
 

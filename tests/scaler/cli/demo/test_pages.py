@@ -1,4 +1,4 @@
-"""The demo's pages are read like the real ones."""
+"""The demo's metrics pages are read like those of real exporters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scaler.cli.demo.pages import dcgm_page, gateway_page, vllm_page
 
 @pytest.fixture
 def busy() -> SimulatedCluster:
-    """One replica with a cache for two of these three requests; one is already complete."""
+    """Returns a replica whose cache fits two of three requests; one request is complete."""
     cluster = SimulatedCluster("chat", seed=1, now=0.0, startup_s=0.0)
     cluster.scale(1, 0.0)
     cluster.submit(Request(0, 0.0, 1200, 3), 0.0)
@@ -31,14 +31,14 @@ def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-def value(page: str, wanted: str, /, **labels: str) -> float:
-    found = [
+def value(page: str, name: str, /, **labels: str) -> float:
+    values = [
         number
         for (family, has), number in samples(page).items()
-        if family == wanted and labels.items() <= dict(has).items()
+        if family == name and labels.items() <= dict(has).items()
     ]
-    assert len(found) == 1, (wanted, labels, found)
-    return found[0]
+    assert len(values) == 1, (name, labels, values)
+    return values[0]
 
 
 def test_page_of_a_replica_has_its_queue(busy):
@@ -56,7 +56,7 @@ def test_page_of_a_replica_has_its_queue(busy):
 
 def test_histograms_are_cumulative_and_complete(busy):
     page = vllm_page("m", busy.ready[0])
-    # The one answer's first token took 0.1115 s.
+    # The first token of the only response took 0.1115 s.
     assert value(page, "vllm:time_to_first_token_seconds_bucket", le="0.1") == 0
     assert value(page, "vllm:time_to_first_token_seconds_bucket", le="0.25") == 1
     assert value(page, "vllm:time_to_first_token_seconds_bucket", le="+Inf") == 1
@@ -98,7 +98,7 @@ def test_page_of_a_node_has_only_pods_of_its_gpus(busy):
         ("demo", busy.replicas[0].name, "vllm")
     ]
     assert len({dict(has)["UUID"] for has in util}) == 8
-    # 0.13 s for the first request and 0.2 s of the others, in 10.2 s; some kernel ran, so GPU_UTIL is 100.
+    # 0.13 s for the first request and 0.2 s of the other two, in 10.2 s; some kernel ran, so GPU_UTIL is 100.
     active = value(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", gpu="0")
     assert active == pytest.approx(busy.replicas[0].engine.busy_s(10.2) / 10.2, abs=1e-6)
     assert value(page, "DCGM_FI_DEV_GPU_UTIL", gpu="0") == 100
@@ -112,7 +112,7 @@ def test_memory_adds_up_and_energy_is_power_times_time(busy):
     for gpu in ("0", "7"):
         parts = [value(page, f"DCGM_FI_DEV_FB_{part}", gpu=gpu) for part in ("USED", "FREE", "RESERVED")]
         assert sum(parts) == 81_920
-        # The parser adds _total to every counter's samples; the page has none, as dcgm-exporter's has not.
+        # The parser adds _total to the samples of a counter. The page has none, like the page of dcgm-exporter.
         energy_mj = value(page, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total", gpu=gpu)
         assert energy_mj == pytest.approx(value(page, "DCGM_FI_DEV_POWER_USAGE", gpu=gpu) * 10.0 * 1000, abs=1.0)
 

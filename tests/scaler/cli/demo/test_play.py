@@ -1,4 +1,4 @@
-"""The demo as a process, with the real daemon: a day that begins and ends at zero."""
+"""The demo runs as a process with the real daemon; its day begins and ends at zero replicas."""
 
 import json
 import socket
@@ -29,15 +29,15 @@ def test_demo_wakes_the_workload_answers_all_requests_and_ends_asleep():
 
 
 def test_port_in_use_is_a_one_line_error():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        begun = subprocess.run(
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        demo = subprocess.run(
             [sys.executable, "-m", "scaler", "demo", "-o", "json", "--duration", "1", "--port", str(port)],
             capture_output=True,
             text=True,
             timeout=180,
             check=False,
         )
-    assert begun.returncode == 1
-    assert begun.stderr.splitlines()[-1] == f"Error: listen.http: 127.0.0.1:{port} is already in use"
-    assert "Traceback" not in begun.stderr
+    assert demo.returncode == 1
+    assert demo.stderr.splitlines()[-1] == f"Error: listen.http: 127.0.0.1:{port} is already in use"
+    assert "Traceback" not in demo.stderr

@@ -1,4 +1,4 @@
-"""The view of the demo on terminals of any size, and without a terminal."""
+"""The demo's view fits terminals of any size and works without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs of the demo are successful."""
+"""The summary decides which runs of the demo are successful."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated world over its real sockets."""
+"""The simulated world answers over real sockets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def held(http, world) -> float:
 
 
 async def live(world, clock, seconds: float) -> None:
-    """Runs the world for so long."""
+    """Runs the world for `seconds`."""
     day = asyncio.create_task(world.run())
     await clock.reaches(clock.now() + seconds)
     day.cancel()
@@ -46,7 +46,7 @@ async def test_day_answers_every_request(step_clock):
         assert summary.sent == summary.answered > 500
         assert summary.lost == 0
         assert summary.slo_met_ratio > 0.9
-        # 6 GPUs for the day and the little that was left to answer after it.
+        # 6 GPUs for the day and for the few requests that were left at its end.
         assert 0.5 <= summary.gpu_hours < 0.6
 
 
@@ -113,7 +113,7 @@ async def test_bad_request_gets_the_error(step_clock, http, body, problem):
         assert world.summary().sent == 0
 
 
-async def test_only_ready_pods_are_targets_and_their_pages_are_vllms(step_clock, http):
+async def test_only_ready_pods_are_targets_and_have_vllm_pages(step_clock, http):
     async with open_world(step_clock, seed=1, duration_s=600.0, startup_s=75.0) as world:
         world.scale(2, step_clock.now())
         await live(world, step_clock, 60.0)

@@ -1,3 +1,5 @@
+"""Serves metrics pages and a fake API server for the checks of `tidegate doctor`."""
+
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
@@ -10,7 +12,7 @@ from tests.fakes.kubernetes import serving, write_kubeconfig
 
 
 class Pages:
-    """Pages over loopback. `url = pages.at("/metrics", text)`; date: the Date header of each response."""
+    """Serves pages on loopback. `url = pages.at("/metrics", text)`; date: the Date header of each response."""
 
     def __init__(self):
         self.port, self.date, self.texts = 0, None, {}

@@ -20,17 +20,17 @@ def date(at):
 def test_clock_offset_is_never_overstated_and_has_the_right_sign(offset, took, part, sent_at):
     """The response is written between the request and its receipt, by a clock that is `offset` ahead."""
     written = sent_at + took * part
-    found = clock_offset_s(date(written + offset), sent_at, sent_at + took)
-    assert abs(found) <= abs(offset) + 1e-3
-    assert found * offset >= 0.0 or abs(found) < 1e-3
-    assert abs(found - offset) <= took + 1.0 + 1e-3
+    computed = clock_offset_s(date(written + offset), sent_at, sent_at + took)
+    assert abs(computed) <= abs(offset) + 1e-3
+    assert computed * offset >= 0.0 or abs(computed) < 1e-3
+    assert abs(computed - offset) <= took + 1.0 + 1e-3
 
 
 @pytest.mark.parametrize(
     ("offset", "status", "result"),
     [
         (0.0, "ok", "within 2 s of this machine's"),
-        (2.5, "ok", "within 2 s of this machine's"),  # it may be as little as 1.5: the header has no fractions
+        (2.5, "ok", "within 2 s of this machine's"),  # the true offset may be 1.5: the header has no fractions
         (30.0, "warn", "at least 30.0 s ahead of this machine's"),
         (-30.0, "warn", "at least 29.0 s behind this machine's"),
     ],

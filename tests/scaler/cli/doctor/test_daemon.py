@@ -1,4 +1,4 @@
-"""A running daemon is checked by its own endpoints."""
+"""`tidegate doctor` checks a running daemon through its endpoints."""
 
 import asyncio
 import time

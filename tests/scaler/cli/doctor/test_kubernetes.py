@@ -23,8 +23,8 @@ def examine(config):
 
 
 def one(checks, name):
-    [found] = [check for check in checks if check.name == name]
-    return found
+    [match] = [check for check in checks if check.name == name]
+    return match
 
 
 async def test_all_checks_pass_on_a_good_cluster(fake, examine, statuses):
@@ -72,7 +72,9 @@ async def test_identity_that_is_no_service_account_is_a_warning(fake, examine):
 
 
 async def test_missing_permission_has_the_rule_to_add(fake, examine):
-    fake.may = lambda wanted: (wanted["resource"], wanted["verb"]) not in {("events", "patch"), ("pods", "watch")}
+    fake.may = lambda permission: (
+        (permission["resource"], permission["verb"]) not in {("events", "patch"), ("pods", "watch")}
+    )
     checks = await examine("namespaces: [ai]")
     missing = {check.name: check for check in checks if check.name.startswith("permission:")}
     assert set(missing) == {
@@ -88,7 +90,7 @@ async def test_missing_permission_has_the_rule_to_add(fake, examine):
 
 
 async def test_permission_for_a_kind_that_is_not_served_is_not_needed(fake, examine):
-    fake.may = lambda wanted: wanted["resource"] != "leaderworkersets"
+    fake.may = lambda permission: permission["resource"] != "leaderworkersets"
     assert "permission: list, watch leaderworkersets.leaderworkerset.x-k8s.io" in {
         check.name for check in await examine()
     }
@@ -103,10 +105,10 @@ async def test_absent_kind_is_a_failure_only_if_a_workload_has_it_as_target(fake
     kinds = "ScaledObject, ScaledJob, LeaderWorkerSet, Rollout, InferenceService"
     assert one(await examine(more=ROLLOUT), "kinds").result == f"{kinds}; without none"
     fake.uninstall(ROLLOUTS)
-    found = one(await examine(), "kinds")
-    assert (found.status, found.result.partition("; ")[2]) == ("ok", "without Rollout")
-    found = one(await examine(more=ROLLOUT), "kinds")
-    assert (found.status, "argoproj.io/v1alpha1 Rollout" in found.remedy) == ("fail", True)
+    check = one(await examine(), "kinds")
+    assert (check.status, check.result.partition("; ")[2]) == ("ok", "without Rollout")
+    check = one(await examine(more=ROLLOUT), "kinds")
+    assert (check.status, "argoproj.io/v1alpha1 Rollout" in check.remedy) == ("fail", True)
 
 
 async def test_failed_access_review_is_no_missing_permission(fake, examine):
@@ -163,7 +165,7 @@ async def test_lease_shows_the_leader_or_why_it_is_unreadable(fake, examine):
 
 
 async def test_missing_permission_to_write_the_lease_is_a_failure(fake, examine):
-    fake.may = lambda wanted: (wanted["resource"], wanted["verb"]) != ("leases", "update")
+    fake.may = lambda permission: (permission["resource"], permission["verb"]) != ("leases", "update")
     permission = one(
         await examine(more=PEERS), "permission: get, update leases.coordination.k8s.io tidegate in tidegate"
     )

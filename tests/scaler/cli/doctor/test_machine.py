@@ -31,9 +31,9 @@ def test_kernel_cache_without_a_writable_directory_is_a_warning(tmp_path):
 
 
 def test_distribution_with_the_same_packages_is_a_failure():
-    found = machine.check_packages({"exporter": ["tidegate"], "scaler": ["tidegate", "image-scaler", "tidegate"]})
-    assert [(check.name, check.status) for check in found] == [("package exporter", "ok"), ("package scaler", "fail")]
-    assert "remove image-scaler" in found[1].remedy
+    checks = machine.check_packages({"exporter": ["tidegate"], "scaler": ["tidegate", "image-scaler", "tidegate"]})
+    assert [(check.name, check.status) for check in checks] == [("package exporter", "ok"), ("package scaler", "fail")]
+    assert "remove image-scaler" in checks[1].remedy
     assert [check.status for check in machine.check_packages()] == ["ok", "ok"]
 
 
@@ -71,8 +71,8 @@ listen:
   metrics_api: {{{files}, external: true}}
   peers: {{{files}, ca: /a, server_name: tidegate, lease: tidegate.tidegate}}
 """
-    found = machine.listeners(parse(text, "c.yaml")[0])
-    assert {key: port for key, (_, port) in found.items()} == {
+    listeners = machine.listeners(parse(text, "c.yaml")[0])
+    assert {key: port for key, (_, port) in listeners.items()} == {
         "listen.grpc": 6000,
         "listen.metrics_api": 8443,
         "listen.peers": 8444,

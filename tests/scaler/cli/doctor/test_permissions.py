@@ -37,12 +37,12 @@ def test_kubernetes_needs_watches_and_events():
 
 
 def test_permissions_are_per_namespace_except_for_nodes():
-    found = rules("kubernetes: {namespaces: [ai, lab]}")
-    assert {right for right in found if not right[3]} == {("", "nodes", "list", ""), ("", "nodes", "watch", "")}
-    assert {right[:3] for right in found if right[3] == "ai"} == (WATCHED | EVENTS) - {
-        right[:3] for right in found if not right[3]
+    granted = rules("kubernetes: {namespaces: [ai, lab]}")
+    assert {right for right in granted if not right[3]} == {("", "nodes", "list", ""), ("", "nodes", "watch", "")}
+    assert {right[:3] for right in granted if right[3] == "ai"} == (WATCHED | EVENTS) - {
+        right[:3] for right in granted if not right[3]
     }
-    assert {right[:3] for right in found if right[3] == "lab"} == {right[:3] for right in found if right[3] == "ai"}
+    assert {right[:3] for right in granted if right[3] == "lab"} == {right[:3] for right in granted if right[3] == "ai"}
 
 
 def test_metrics_api_and_peers_need_further_permissions():

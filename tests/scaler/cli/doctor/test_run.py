@@ -1,4 +1,4 @@
-"""All checks together, in their order."""
+"""`tidegate doctor` runs all checks in a fixed order."""
 
 import asyncio
 import os
@@ -81,17 +81,17 @@ async def test_daemon_on_this_machine_is_found_and_owns_its_ports(doctor, pages)
     pages.at("/metrics", 'tidegate_build_info{version="0.1.0"} 1.0\ntidegate_config_last_reload_successful 0.0\n')
     pages.at("/readyz", "[+] ticks ok\nok\n")
     checks = await doctor(f'listen: {{http: "127.0.0.1:{pages.port}", grpc: "127.0.0.1:0"}}\n')
-    found = {check.name: check for check in checks}
-    assert found[f"listen.http 127.0.0.1:{pages.port}"].result == "in use by the running daemon"
-    assert found[f"daemon http://127.0.0.1:{pages.port}"].status == "ok"
-    assert found["daemon's configuration"].status == "fail"
+    by_name = {check.name: check for check in checks}
+    assert by_name[f"listen.http 127.0.0.1:{pages.port}"].result == "in use by the running daemon"
+    assert by_name[f"daemon http://127.0.0.1:{pages.port}"].status == "ok"
+    assert by_name["daemon's configuration"].status == "fail"
 
 
 async def test_port_of_another_program_is_a_failure(doctor, pages):
     pages.at("/metrics", "python_info 1.0\n")
     checks = await doctor(f'listen: {{http: "127.0.0.1:{pages.port}", grpc: "127.0.0.1:0"}}\n')
-    found = {check.name: check for check in checks}
-    assert found[f"listen.http 127.0.0.1:{pages.port}"].status == "fail"
+    by_name = {check.name: check for check in checks}
+    assert by_name[f"listen.http 127.0.0.1:{pages.port}"].status == "fail"
 
 
 async def test_defaults_are_checked_without_a_file(monkeypatch):

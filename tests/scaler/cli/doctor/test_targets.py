@@ -33,8 +33,8 @@ def ask(pages):
 
 
 def one(checks, part):
-    [found] = [check for check in checks if part in check.name]
-    return found
+    [match] = [check for check in checks if part in check.name]
+    return match
 
 
 async def test_target_shows_its_quantities_and_their_age(ask, pages, page):
@@ -50,19 +50,19 @@ async def test_failed_scrape_has_its_reason_and_remedy(ask, pages):
     gone, closed = pages.at("/gone", "", status=404), "http://127.0.0.1:1/metrics"
     html, empty = pages.at("/html", "<!doctype html><p>Log in"), pages.at("/empty", "")
     checks = await ask(gone, closed, html, empty)
-    found = {url: one(checks, url) for url in (gone, closed, html, empty)}
-    assert {check.status for check in found.values()} == {"fail"}
-    assert found[gone].result == "status: HTTP 404 Not Found"
-    assert "404: check the path" in found[gone].remedy
-    assert "Connection refused" in found[closed].result
-    assert "HTML" in found[html].result
-    assert "reload" in found[empty].remedy
+    by_url = {url: one(checks, url) for url in (gone, closed, html, empty)}
+    assert {check.status for check in by_url.values()} == {"fail"}
+    assert by_url[gone].result == "status: HTTP 404 Not Found"
+    assert "404: check the path" in by_url[gone].remedy
+    assert "Connection refused" in by_url[closed].result
+    assert "HTML" in by_url[html].result
+    assert "reload" in by_url[empty].remedy
 
 
 async def test_unknown_host_name_is_a_failure(ask):
-    [found] = [check for check in await ask("http://nobody.invalid:8000/metrics") if check.name.startswith("pods")]
-    assert found.status == "fail"
-    assert found.result.startswith("refused: nobody.invalid:8000: ")
+    [check] = [check for check in await ask("http://absent.invalid:8000/metrics") if check.name.startswith("pods")]
+    assert check.status == "fail"
+    assert check.result.startswith("refused: absent.invalid:8000: ")
 
 
 async def test_page_without_a_queue_is_a_warning(ask, pages):
@@ -77,15 +77,15 @@ async def test_page_without_a_queue_is_a_warning(ask, pages):
 async def test_timestamp_of_a_sample_is_checked(ask, pages, age_s, status, text):
     stamp = int((time.time() - age_s) * 1000)
     url = pages.at("/metrics", f'vllm:num_requests_waiting{{model_name="m"}} 3 {stamp}\n')
-    found = one(await ask(url), url)
-    assert (found.status, text in found.result) == (status, True)
+    check = one(await ask(url), url)
+    assert (check.status, text in check.result) == (status, True)
 
 
 async def test_clock_offset_of_a_host_is_a_warning(ask, pages, page):
     url = pages.at("/metrics", page.vllm(waiting=3, running=1))
     pages.date = format_datetime(datetime.fromtimestamp(time.time() + 60, UTC), usegmt=True)
-    found = one(await ask(url), "clock of 127.0.0.1")
-    assert (found.status, "ahead of this machine" in found.result) == ("warn", True)
+    check = one(await ask(url), "clock of 127.0.0.1")
+    assert (check.status, "ahead of this machine" in check.result) == ("warn", True)
 
 
 async def test_number_of_scraped_targets_is_bounded(ask, pages, page):
@@ -146,8 +146,8 @@ async def test_invalid_object_is_a_failure(cluster):
         objects.deployment("chat"), objects.scaled_object("chat", triggers=[objects.trigger(engine="vlm")])
     )
     checks = await examine(parse(IN_A_CLUSTER, "c.yaml")[0], listed, WallClock())
-    found = one(checks, "object ai/ScaledObject/chat")
-    assert (found.status, "engine" in found.result) == ("fail", True)
+    check = one(checks, "object ai/ScaledObject/chat")
+    assert (check.status, "engine" in check.result) == ("fail", True)
 
 
 async def test_configuration_without_targets_is_a_warning():

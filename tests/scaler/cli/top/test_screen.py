@@ -1,4 +1,4 @@
-"""The rows in a terminal: as many columns as fit, problems first, untrusted names only as text."""
+"""The screen shows as many columns as fit, problems first, and untrusted names only as text."""
 
 import io
 from dataclasses import replace
@@ -25,7 +25,7 @@ SILENT = Decision(
 
 
 def document(*decisions, **more):
-    """`/api/v1/rows` as it is served."""
+    """Returns the document of `/api/v1/rows`."""
     rows = by_severity(row(each, NOW) for each in decisions)
     return {
         "now": NOW, "at": NOW - 1.0, "version": 1, "role": None, "unwell": [],
@@ -47,7 +47,7 @@ def test_workload_is_one_line():
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_has_its_word(reason):
+def test_every_reason_has_a_state(reason):
     special = {
         Reason.UNKNOWN: SILENT,
         Reason.ASLEEP: replace(CHAT, replicas=0, published=0, active=False, reason=Reason.ASLEEP),

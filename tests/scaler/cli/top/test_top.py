@@ -23,7 +23,7 @@ PATIENCE_S = 90.0
 
 @pytest.fixture
 async def daemon():
-    """A listener with one workload: `daemon.url`; `await daemon.stop()` is its end."""
+    """Runs an HTTP listener with one workload: `daemon.url`, `await daemon.stop()`."""
     publisher = Publisher([CHAT])
     evidence = Evidence(waiting=3.0, running=10.0, replicas_wanted=2, replicas_ready=2)
     publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, measured_at=999.0, evidence=evidence)], at=1000.0)
@@ -35,7 +35,7 @@ async def daemon():
 
 @pytest.fixture
 async def top():
-    """`process = await top(*arguments, **streams)`: is killed after the test."""
+    """`process = await top(*arguments, **streams)` starts the command; the process is killed after the test."""
     begun = []
 
     async def begin(*arguments, **streams):
@@ -52,7 +52,7 @@ async def top():
 
 
 class Terminal:
-    """A pseudo-terminal and what has been written to it."""
+    """Holds a pseudo-terminal and the text written to it."""
 
     def __init__(self):
         self.ours, self.theirs = pty.openpty()
@@ -63,7 +63,7 @@ class Terminal:
     def _read(self):
         try:
             self.shown += os.read(self.ours, 2**16).decode(errors="replace")
-        except OSError:  # the process has closed it
+        except OSError:  # the process has closed the terminal
             asyncio.get_running_loop().remove_reader(self.ours)
         self._more.set()
 
@@ -133,7 +133,7 @@ async def test_terminal_shows_rows_keeps_them_after_a_failure_and_q_quits(daemon
 
 
 async def test_hang_up_of_the_terminal_ends_it(daemon, terminal, top):
-    """Otherwise it would fetch and draw without a pause forever."""
+    """Otherwise the process would fetch and draw forever without a pause."""
     process = await top("--server", daemon.url, "--interval", "3600", **terminal.streams)
     await terminal.until("2 → 3")
     terminal.hang_up()

@@ -1,4 +1,4 @@
-"""Finds every regular expression that `exporter` and `scaler` apply, and how each is applied.
+"""Finds every regular expression that `exporter` and `scaler` use, and the methods that are called on it.
 
 Reads the source, since a compiled pattern does not know whether `match` or `search` is called on it. A pattern that is
 built from local names cannot be evaluated here: `_LOCAL` gives what it can be.
@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[2]
 METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
 
 
-class Applied(NamedTuple):
-    """place: file and line. methods: those that are called on it; all of them where that cannot be found."""
+class Usage(NamedTuple):
+    """One regular expression. position: file and line. methods: those called on it; if that is unclear, all of them."""
 
-    place: str
+    position: str
     name: str
     pattern: str | bytes
     flags: int
@@ -31,11 +31,11 @@ class Applied(NamedTuple):
         return re.compile(self.pattern, self.flags)
 
     def __str__(self):
-        return f"{self.place} {self.name}"
+        return f"{self.position} {self.name}"
 
 
-def applied():
-    """Every one, ordered by place."""
+def usages():
+    """Returns every usage, ordered by file and line."""
     return [one for package in ("exporter", "scaler") for path in sorted((ROOT / package).rglob("*.py"))
             for one in _of_module(path)]  # fmt: skip
 
@@ -66,26 +66,26 @@ def _of_module(path):
             else:
                 name, methods = "compile", METHODS
         for pattern, flags in _values(node, file):
-            yield Applied(f"{file}:{node.lineno}", name, pattern, flags, frozenset(methods))
+            yield Usage(f"{file}:{node.lineno}", name, pattern, flags, frozenset(methods))
 
 
 def _values(node, file):
-    where = vars(importlib.import_module(".".join(file.with_suffix("").parts).removesuffix(".__init__")))
-    given = [word.value for word in node.keywords if word.arg == "flags"]
-    # compile and the matching functions have it in another place
-    position = (
+    namespace = vars(importlib.import_module(".".join(file.with_suffix("").parts).removesuffix(".__init__")))
+    flag_nodes = [word.value for word in node.keywords if word.arg == "flags"]
+    # The position of `flags` differs between compile, sub, split and the other matching functions.
+    index = (
         1 if node.func.attr == "compile" else 4 if node.func.attr == "sub" else 3 if node.func.attr == "split" else 2
     )
-    given += node.args[position : position + 1]
-    flags = _evaluated(given[0], where) if given else 0
+    flag_nodes += node.args[index : index + 1]
+    flags = _evaluated(flag_nodes[0], namespace) if flag_nodes else 0
     try:
-        return [(_evaluated(node.args[0], where), int(flags))]
+        return [(_evaluated(node.args[0], namespace), int(flags))]
     except NameError as unknown:
         return [(each, int(flags)) for each in _LOCAL[str(file), unknown.name]()]
 
 
-def _evaluated(node, where):
-    return eval(compile(ast.Expression(node), "<pattern>", "eval"), where)  # our own source
+def _evaluated(node, namespace):
+    return eval(compile(ast.Expression(node), "<pattern>", "eval"), namespace)  # our own source
 
 
 # The patterns that are built from local names: (file, name) -> patterns.

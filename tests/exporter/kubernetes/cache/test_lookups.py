@@ -1,4 +1,4 @@
-"""Smaller questions: endpoints, exporters, readiness that has passed, addresses that were given away."""
+"""The cache finds endpoints, exporters, pods that were ready, and the pod of an address."""
 
 import pytest
 
@@ -8,23 +8,23 @@ from exporter.kubernetes.resources import PODS
 from exporter.model import PodKey
 from tests.fakes import objects as api
 
-from .conftest import T0, forget
+from .conftest import T0, delete_from
 
 
-def test_a_services_endpoints_are_those_of_all_its_slices_each_once(told):
-    cluster = told(
+def test_endpoints_of_a_service_are_those_of_all_its_slices_without_duplicates(apply):
+    cluster = apply(
         api.endpoint_slice("g-1", service="g", addresses=["10.0.0.2", "10.0.0.1"], ports={"metrics": 9090}),
         api.endpoint_slice("g-2", service="g", addresses=["10.0.0.2"], unready=["10.0.0.3"], ports={"metrics": 9090}),
         api.endpoint_slice("h-1", service="h", addresses=["10.0.0.9"]),
     )
     expected = (ServiceEndpoint("10.0.0.1", {"metrics": 9090}), ServiceEndpoint("10.0.0.2", {"metrics": 9090}))
     assert expected == cluster.endpoints("ai", "g", T0)
-    assert cluster.endpoints("ai", "nobody", T0) == ()
+    assert cluster.endpoints("ai", "absent", T0) == ()
 
 
-def test_exporters_are_found_as_either_installation_calls_them(told, names):
+def test_exporters_of_the_helm_chart_and_of_the_operator_are_found(apply, names):
     helm = {"app.kubernetes.io/name": "dcgm-exporter"}
-    cluster = told(
+    cluster = apply(
         api.pod("helm", labels=helm, ports={"metrics": 9401}),
         api.pod("operator", labels={"app": "nvidia-dcgm-exporter"}, ports={"gpu-metrics": 9402}),
         api.pod("bare", labels=helm, ready=False),
@@ -39,31 +39,31 @@ def may_have_requests(cluster):
     return cluster.may_have_requests(cluster.pod(PodKey("ai", "chat-0")))
 
 
-def test_readiness_that_has_passed_is_remembered_and_forgotten_with_the_pod(told):
-    cluster = told(api.pod("chat-0", ready=False))
+def test_past_readiness_is_stored_until_the_pod_is_deleted(apply):
+    cluster = apply(api.pod("chat-0", ready=False))
     assert not may_have_requests(cluster)
-    told(api.pod("chat-0"))
-    told(api.pod("chat-0", ready=False))
+    apply(api.pod("chat-0"))
+    apply(api.pod("chat-0", ready=False))
     assert may_have_requests(cluster)
-    forget(cluster, api.pod("chat-0"))
-    told(api.pod("chat-0", ready=False))
+    delete_from(cluster, api.pod("chat-0"))
+    apply(api.pod("chat-0", ready=False))
     assert not may_have_requests(cluster)
 
 
-def test_a_new_pod_of_an_old_name_has_not_been_ready(told):
-    assert not may_have_requests(told(api.pod("chat-0"), api.pod("chat-0", ready=False, metadata={"uid": "new"})))
+def test_new_pod_with_an_old_name_has_not_been_ready(apply):
+    assert not may_have_requests(apply(api.pod("chat-0"), api.pod("chat-0", ready=False, metadata={"uid": "new"})))
 
 
 def once_ready(state):
-    """A pod that ceased to be ready at 11:00, and the state of its container."""
+    """Returns a pod that became unready at 11:00, with this container state."""
     pod = api.pod("chat-0", ready=False)
     pod["status"]["conditions"][-1]["lastTransitionTime"] = "2026-11-01T11:00:00Z"
     pod["status"]["containerStatuses"] = [{"name": "server", "state": state}]
     return pod
 
 
-def test_readiness_that_passed_before_we_looked_is_read_from_the_pod(told):
-    assert may_have_requests(told(once_ready({"running": {"startedAt": "2026-11-01T10:00:05Z"}})))
+def test_readiness_before_the_first_list_is_read_from_the_pod(apply):
+    assert may_have_requests(apply(once_ready({"running": {"startedAt": "2026-11-01T10:00:05Z"}})))
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_readiness_that_passed_before_we_looked_is_read_from_the_pod(told):
         {"terminated": {"exitCode": 137}},
     ],
 )
-def test_a_pod_whose_engine_begins_anew_has_lost_its_requests_and_loads(told, state):
-    told(api.pod("chat-0"))
-    assert not may_have_requests(told(once_ready(state)))
+def test_pod_with_a_restarted_engine_has_no_requests(apply, state):
+    apply(api.pod("chat-0"))
+    assert not may_have_requests(apply(once_ready(state)))
 
 
-def test_an_address_is_a_pods_of_its_namespace_alone(told):
-    cluster = told(api.pod("chat-0"), api.pod("host", address="10.9.0.1", spec={"hostNetwork": True}))
+def test_address_is_a_pods_only_in_its_namespace(apply):
+    cluster = apply(api.pod("chat-0"), api.pod("host", address="10.9.0.1", spec={"hostNetwork": True}))
     assert [cluster.is_pod_of("ai", address) for address in ("10.0.0.7", "10.9.0.1", "169.254.169.254")] == [
         True, True, False,
     ]  # fmt: skip
@@ -88,9 +88,9 @@ def test_an_address_is_a_pods_of_its_namespace_alone(told):
     assert not cluster.is_pod_of("other", "10.9.0.1")
 
 
-def test_an_address_belongs_to_the_ready_pod_and_else_to_the_younger(told):
+def test_address_belongs_to_the_ready_pod_or_else_to_the_younger(apply):
     old = {"metadata": {"creationTimestamp": "2026-11-01T09:00:00Z"}}
-    cluster = told(
+    cluster = apply(
         api.pod("dead", address="10.0.0.1", ready=False, **old),
         api.pod("heir", address="10.0.0.1", ready=False),
         api.pod("strong", address="10.0.0.2", **old),
@@ -103,7 +103,7 @@ def test_an_address_belongs_to_the_ready_pod_and_else_to_the_younger(told):
     )
     names = ("dead", "heir", "strong", "weak", "host", "loner", "none")
     assert {"heir", "strong", "host", "loner"} == {name for name in names if has(cluster, name)}
-    forget(cluster, api.pod("heir"), api.pod("strong"))
+    delete_from(cluster, api.pod("heir"), api.pod("strong"))
     assert has(cluster, "dead")
     assert has(cluster, "weak")
 
@@ -112,8 +112,8 @@ def has(cluster, name):
     return cluster.has_its_address(cluster.pod(PodKey("ai", name)))
 
 
-def test_what_there_is_is_listed_in_order(told):
-    cluster = told(
+def test_objects_are_listed_in_order(apply):
+    cluster = apply(
         api.node("n2"),
         api.node("n1"),
         api.hpa("b", target="b"),
@@ -129,7 +129,7 @@ def test_what_there_is_is_listed_in_order(told):
     assert [scalable.ref.kind for scalable in cluster.scalables()] == ["Deployment", "StatefulSet"]
 
 
-def test_nothing_is_kept_of_what_is_gone(told):
+def test_deleted_objects_leave_nothing_behind(apply):
     documents = [
         api.pod("s-0", owner=("StatefulSet", "s"), labels={"app": "nvidia-dcgm-exporter"}),
         api.stateful_set("s"),
@@ -137,8 +137,8 @@ def test_nothing_is_kept_of_what_is_gone(told):
         api.endpoint_slice("g-1", service="g", addresses=["10.0.0.1"]),
         api.node(),
     ]
-    cluster = told(*documents)
-    forget(cluster, *documents)
+    cluster = apply(*documents)
+    delete_from(cluster, *documents)
     records = cluster._records
     assert not any(records._tables.values())
     assert not records._pods_at
