@@ -159,7 +159,7 @@ async def test_an_api_server_that_forgot_the_past_is_listed_anew(own_cluster, pl
     llama = place.deployment("llama", page.vllm(waiting=0, running=20), pods=2)
     chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm")
     await tidegate.until_evidence(place.name, "chat", running=40.0)
-    lists = len(fake.asked("list", PODS))
+    lists = len(fake.requests_for("list", PODS))
     async with keda.watching(chat) as seen:
         fake.refuse()
         llama.pods[0].ends()
@@ -168,7 +168,7 @@ async def test_an_api_server_that_forgot_the_past_is_listed_anew(own_cluster, pl
         fake.mend()
         await tidegate.until_evidence(place.name, "chat", running=45.0, replicas_ready=2, stale=[])
     assert seen == [(3, True)]
-    assert len(fake.asked("list", PODS)) > lists
+    assert len(fake.requests_for("list", PODS)) > lists
 
 
 def watches_of(fake):

@@ -128,9 +128,9 @@ def test_another_namespace_is_not_asked_for_and_all_are_when_all_are_meant(clust
     cluster.put(hpa("a", "ai", target="chat"), hpa("b", "ai", target="chat"), hpa("c", "dev", target="chat"))
 
     assert "3 object(s)" not in check("-n", "ai").stdout
-    assert {each.namespace for each in cluster.asked("list")} == {"ai"}
+    assert {each.namespace for each in cluster.requests_for("list")} == {"ai"}
     assert said(check("-A", "-o", "json")) == [("HorizontalPodAutoscaler ai/b", "TG020", "spec.scaleTargetRef")]
-    assert None in {each.namespace for each in cluster.asked("list")}
+    assert None in {each.namespace for each in cluster.requests_for("list")}
 
 
 def test_a_kind_that_rbac_refuses_is_said_and_passed_over(cluster, check):

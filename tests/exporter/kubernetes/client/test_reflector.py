@@ -18,7 +18,7 @@ async def test_what_is_there_is_listed_and_what_happens_is_told(fake, store, fol
         fake.put(pod("chat-2"))
         fake.delete(pod("chat-0"))
         await up_to_date("chat-1", "chat-2")
-    assert (fake.lists, len(fake.asked("watch"))) == (1, 1)
+    assert (fake.lists, len(fake.requests_for("watch"))) == (1, 1)
     assert store.published == []
 
 
@@ -27,7 +27,7 @@ async def test_all_pages_are_one_list(fake, store, following, up_to_date):
     fake.page_objects = 3
     async with following():
         await up_to_date(*(f"chat-{n}" for n in range(7)))
-    assert (len(store.said("replace")), len(fake.asked("list"))) == (1, 3)
+    assert (len(store.said("replace")), len(fake.requests_for("list"))) == (1, 3)
 
 
 async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(fake, store, following, up_to_date):
@@ -36,11 +36,11 @@ async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(f
         fake.put(pod("chat-0"))
         await up_to_date("chat-0")
         fake.disconnect()
-        await fake.until(lambda: len(fake.asked("watch")) == 2 and fake.watching == 1)
+        await fake.until(lambda: len(fake.requests_for("watch")) == 2 and fake.watching == 1)
         fake.put(pod("chat-1"))
         await up_to_date("chat-0", "chat-1")
     assert fake.lists == 1
-    assert [asked.version for asked in fake.asked("watch")] == ["1000", "1001"]
+    assert [asked.version for asked in fake.requests_for("watch")] == ["1000", "1001"]
     assert (store.said("lost"), store.published) == ([], [])
 
 
@@ -53,8 +53,8 @@ async def test_a_bookmark_moves_the_point_to_resume_from(fake, store, turn, foll
         await turn.until(lambda: len(store.said("heard")) > heard)
         fake.compact()
         fake.disconnect()
-        await fake.until(lambda: len(fake.asked("watch")) == 2 and fake.watching == 1)
-    assert fake.asked("watch")[-1].version == "1002"
+        await fake.until(lambda: len(fake.requests_for("watch")) == 2 and fake.watching == 1)
+    assert fake.requests_for("watch")[-1].version == "1002"
     assert fake.lists == 1
 
 
@@ -92,7 +92,7 @@ async def test_what_vanished_during_a_list_is_not_kept(fake, store, clock, follo
     fake.page_objects = 2
     fake.slow_lists(0.05)
     async with following():
-        await fake.until(lambda: len(fake.asked("list")) == 2)
+        await fake.until(lambda: len(fake.requests_for("list")) == 2)
         fake.delete(pod("chat-1"))
         fake.delete(pod("chat-3"))
         await up_to_date("chat-0", "chat-2")
@@ -104,7 +104,7 @@ async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, followin
     fake.page_objects = 1
     fake.slow_lists(0.05)
     async with following():
-        await fake.until(lambda: len(fake.asked("list")) == 1)
+        await fake.until(lambda: len(fake.requests_for("list")) == 1)
         await fake.until(lambda: bool(fake._checkpoints))
         fake.delete(pod("chat-1"))
         fake.compact()
@@ -116,7 +116,7 @@ async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, followin
 async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
-        fake.say(PODS, b"<html>a proxy in the way</html>")
+        fake.send_line(PODS, b"<html>a proxy in the way</html>")
         fake.put(pod("chat-0"))
         await up_to_date("chat-0")
         assert len(store.published) == 1
@@ -130,8 +130,8 @@ async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, sto
 async def test_a_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, clock, following, up_to_date):
     async with following():
         await up_to_date()
-        fake.say(PODS, b"<html>")
-        fake.say(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500}}')
+        fake.send_line(PODS, b"<html>")
+        fake.send_line(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500}}')
         await clock.nap()
         await fake.until(lambda: fake.lists == 2)
 
@@ -143,8 +143,8 @@ async def test_an_old_event_that_is_told_again_changes_nothing(fake, store, turn
         fake.put(pod("chat-0", ready=False))
         await up_to_date("chat-0")
         old = pod("chat-0", metadata={"resourceVersion": "1001"})
-        fake.say(PODS, json.dumps({"type": "DELETED", "object": old}).encode())
-        fake.say(PODS, json.dumps({"type": "MODIFIED", "object": old}).encode())
+        fake.send_line(PODS, json.dumps({"type": "DELETED", "object": old}).encode())
+        fake.send_line(PODS, json.dumps({"type": "MODIFIED", "object": old}).encode())
         fake.put(pod("chat-1"))
         await up_to_date("chat-0", "chat-1")
     assert store.held["ai", "chat-0"]["status"]["conditions"][-1]["status"] == "False"
@@ -155,7 +155,7 @@ async def test_an_api_whose_versions_went_back_is_listed_anew(fake, store, clock
     fake.put(pod("chat-0"))
     async with following():
         await up_to_date("chat-0")
-        fake.say(PODS, b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"17"}}}')
+        fake.send_line(PODS, b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"17"}}}')
         await clock.nap()
         await fake.until(lambda: fake.lists == 2)
         await up_to_date("chat-0")

@@ -143,7 +143,7 @@ async def test_a_quiet_watch_that_lasted_is_followed_by_the_next_at_once(fake, c
             clock.advance(240.0)
             fake.disconnect()
             await fake.until(lambda: fake.watching == 0)
-        await fake.until(lambda: len(fake.asked("watch")) == 4)
+        await fake.until(lambda: len(fake.requests_for("watch")) == 4)
     assert clock.slept == []
 
 
@@ -156,9 +156,9 @@ async def test_a_watch_that_was_good_before_the_api_broke_it_off_begins_the_dela
         fake.mend()
         await up_to_date()
         fake.put(pod("chat-0"))
-        fake.say(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is not well"}}')
+        fake.send_line(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is not well"}}')
         assert await clock.nap() == 1.0
         await up_to_date("chat-0")
         await turn.until(lambda: store.published[-1] is None)
     assert ["a fake failure 500" in store.published[0], "etcd is not well" in store.published[2]] == [True, True]
-    assert fake.asked("watch")[-1].version == "1001"
+    assert fake.requests_for("watch")[-1].version == "1001"
