@@ -17,7 +17,7 @@ def free_ports(count):
     for port in _PORTS:
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("", port))
             found.append(port)
         if len(found) == count:
             return found
