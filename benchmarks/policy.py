@@ -160,7 +160,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         with objects_set_aside():
             quiet, loud = sweeps(decider, targets, pages, rounds=5)
             lands.append(row("land, one page", workloads, landing(decider, targets, pages, quick), per=1))
-            if workloads < max(SIZES):  # nobody scrapes a response of 10 MiB
+            if workloads < max(SIZES):  # a response of 10 MiB is unrealistic
                 shown += showing(decider, workloads)
         whole += [row("sweep, no new sample", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
     return [*steps, *whole, *lands, *shown]

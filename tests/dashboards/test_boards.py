@@ -147,11 +147,11 @@ def test_every_variable_of_a_query_or_a_link_exists_on_the_board(uid):
 @pytest.mark.parametrize("uid", sorted(UIDS))
 def test_every_query_uses_the_selected_data_source(uid):
     board, chosen = BOARDS[uid], {"type": "prometheus", "uid": "${datasource}"}
-    asked = [panel["datasource"] for panel in panels_of(board)]
-    asked += [target["datasource"] for panel in panels_of(board) for target in panel["targets"]]
-    asked += [each["datasource"] for each in board["annotations"].get("list", ())]
-    asked += [each["datasource"] for each in board["templating"]["list"] if each["type"] == "query"]
-    assert [each for each in asked if each != chosen] == []
+    sources = [panel["datasource"] for panel in panels_of(board)]
+    sources += [target["datasource"] for panel in panels_of(board) for target in panel["targets"]]
+    sources += [each["datasource"] for each in board["annotations"].get("list", ())]
+    sources += [each["datasource"] for each in board["templating"]["list"] if each["type"] == "query"]
+    assert [each for each in sources if each != chosen] == []
     assert [each["query"] for each in board["templating"]["list"] if each["type"] == "datasource"] == ["prometheus"]
 
 

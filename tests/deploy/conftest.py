@@ -12,7 +12,7 @@ import pytest
 from tests.deploy.shared import CHART, module, objects
 
 CRDS = Path(__file__).parent / "crds"
-# The oldest Kubernetes of Chart.yaml, and the newest whose schemas are known.
+# The oldest Kubernetes of Chart.yaml, and the newest with available schemas.
 VERSIONS = ("1.27.0", "1.37.0")
 
 

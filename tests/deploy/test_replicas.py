@@ -52,8 +52,8 @@ def test_replicas_may_write_their_own_lease_only(render):
 def test_certificate_of_cert_manager_is_valid_for_server_and_client(render):
     issued = {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"name": "ca"}}}}
     for values, usage in ((TWO, True), ({}, False)):
-        made = the(render(values | issued), "Certificate", "tidegate-tls")
-        assert ("client auth" in made["spec"]["usages"]) == usage
+        certificate = the(render(values | issued), "Certificate", "tidegate-tls")
+        assert ("client auth" in certificate["spec"]["usages"]) == usage
 
 
 def test_replicas_spread_over_nodes_unless_configured_otherwise(render):
@@ -92,16 +92,16 @@ def test_kustomize_component_equals_the_chart(tmp_path, kustomized, render, prob
     folder = os.path.relpath(DEPLOY / "kustomize", tmp_path.resolve())
     text = {"resources": [f"{folder}/overlays/keda-mtls"], "components": [f"{folder}/components/replicas"]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
-    made = kustomized(tmp_path)
+    component = kustomized(tmp_path)
     issued = {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"name": "tidegate-ca"}}}}
     charts = render(TWO | issued)
-    assert [problem for each in made for problem in problems_of(each)] == []
-    assert listen(made) == listen(charts)
+    assert [problem for each in component for problem in problems_of(each)] == []
+    assert listen(component) == listen(charts)
     for kind in ("Role", "RoleBinding", "PodDisruptionBudget"):
         for part in ("rules", "subjects", "roleRef", "spec"):
-            assert the(made, kind).get(part) == the(charts, kind).get(part)
-    assert pod(made)["topologySpreadConstraints"] == pod(charts)["topologySpreadConstraints"]
-    assert pod(made)["containers"][0]["env"] == pod(charts)["containers"][0]["env"]
+            assert the(component, kind).get(part) == the(charts, kind).get(part)
+    assert pod(component)["topologySpreadConstraints"] == pod(charts)["topologySpreadConstraints"]
+    assert pod(component)["containers"][0]["env"] == pod(charts)["containers"][0]["env"]
 
 
 def test_tidegate_accepts_the_components_configuration():

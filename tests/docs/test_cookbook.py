@@ -18,7 +18,7 @@ KEY = re.compile(r"`engine: (\w+)`")
 
 
 def engines(page):
-    """The engines of a page's recipes and sentences, except those whose recipe sets another port or path."""
+    """The engines of a page's recipes and sentences, except those with another port or path in the recipe."""
     yield from (name for name in KEY.findall(prose(page)) if name in KINDS)
     for block in blocks(page):
         for each in yaml.safe_load_all(block.text) if block.language == "yaml" else ():

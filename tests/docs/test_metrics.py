@@ -56,9 +56,9 @@ def test_every_name_in_the_code_is_on_the_page():
 
 
 def test_every_metric_has_a_sentence_as_help():
-    own_rows = {name: text for name, (_, text) in ROWS.items() if name.startswith("tidegate_")}
+    tidegate_rows = {name: text for name, (_, text) in ROWS.items() if name.startswith("tidegate_")}
 
-    assert [name for name, text in own_rows.items() if not text.endswith(".") or len(text.split()) < 2] == []
+    assert [name for name, text in tidegate_rows.items() if not text.endswith(".") or len(text.split()) < 2] == []
 
 
 def test_every_family_of_the_export_is_documented_with_its_labels():

@@ -91,7 +91,7 @@ class HollowNode:
         self._lease()
 
     def _lease(self):
-        """A node whose lease expires is lost, and its pods become unready."""
+        """If its lease expires, a node is lost, and its pods become unready."""
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         spec = {"holderIdentity": NAME, "leaseDurationSeconds": 40, "renewTime": moment()}
         if self._api.patch(f"{path}/{NAME}", {"spec": spec}) is None:

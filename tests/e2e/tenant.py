@@ -36,8 +36,8 @@ class Tenant:
         api.post("/api/v1/namespaces", {"metadata": {"name": name}})
 
     def deployment(self, name, engine, *, requests=0, replicas=1, surge=1, **metadata):
-        """A Deployment whose pods share that many requests and expose `engine`'s metrics. Returns when all are ready: a
-        load that starts only when the test scales is a different scenario.
+        """A Deployment with pods that share that many requests and expose `engine`'s metrics. Returns when all are
+        ready: a load that starts only when the test scales is a different scenario.
         """
         self.node.work[self.name, name] = Work(engine, requests)
         spec = {
@@ -50,7 +50,7 @@ class Tenant:
         self.until_settled(name, replicas)
 
     def gateway(self, name, text=""):
-        """A Service whose only pod has its target at this host's address, since a loopback address is no valid
+        """A Service with one pod, which has its target at this host's address, since a loopback address is no valid
         endpoint. Returns the target. One at a time.
         """
         self._gateway = target = self._targets.open(self._host)

@@ -604,7 +604,7 @@ def serving_in_thread(fake=None):
 
 
 def write_kubeconfig(path, url, *, token=None):
-    """Write a kubeconfig file to `path` whose only context, `fake`, is the API at `url`. Returns the path."""
+    """Write a kubeconfig file to `path` with one context, `fake`, for the API at `url`. Returns the path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,4 +1,4 @@
-"""Servers of metrics targets whose content and failures a test sets. The one class of target is `Target`.
+"""Servers of metrics targets with content and failures that a test sets. The one class of target is `Target`.
 
 `serving_targets()` gives each target an address of 127.0.0.0/8, as each pod of a cluster has its own, and all of them
 one port. A thread serves them, because the daemon that scrapes them outlives any test's event loop. Worked example:

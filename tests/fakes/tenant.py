@@ -1,4 +1,4 @@
-"""A namespace of the fake cluster: Deployments whose pods are metrics targets, Services, ScaledObjects.
+"""A namespace of the fake cluster: Deployments with pods that are metrics targets, Services, ScaledObjects.
 
 Each test has its own namespace, so that many tests share a cluster and a daemon.
 

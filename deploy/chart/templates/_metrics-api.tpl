@@ -23,10 +23,10 @@ custom.metrics.k8s.io: {switch: custom, versions: {v1beta2: 200, v1beta1: 100}}
 {{/* Fails if the APIService exists and belongs to another provider. Takes `root`, `switch` and `found`, the object. */}}
 {{- define "tidegate.refuseAnothers" -}}
 {{- if .found }}
-{{- $whose := include "tidegate.forwardsTo" .found }}
+{{- $provider := include "tidegate.forwardsTo" .found }}
 {{- $ours := printf "%s/%s" .root.Release.Namespace (include "tidegate.fullname" .root) }}
-{{- if ne $whose $ours }}
-{{- fail (printf "metricsApi.%s.enabled: must be false: the APIService %s is there already and belongs to %s, and a cluster has one provider of it; remove that one first, or let it answer" .switch .found.metadata.name (default "the API server itself" $whose)) }}
+{{- if ne $provider $ours }}
+{{- fail (printf "metricsApi.%s.enabled: must be false: the APIService %s is there already and belongs to %s, and a cluster has one provider of it; remove that one first, or keep it as the provider" .switch .found.metadata.name (default "the API server itself" $provider)) }}
 {{- end }}
 {{- end }}
 {{- end }}

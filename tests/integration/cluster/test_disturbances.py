@@ -40,7 +40,7 @@ def tidegate(mounted, tmp_path_factory):
 
 @pytest.fixture
 async def tenant(separate_cluster, tidegate, request):
-    """A namespace in a cluster whose resources the daemon has listed again since the previous test."""
+    """A namespace in a cluster; the daemon has listed its resources again since the previous test."""
     fake = separate_cluster.fake
     await until(watches_of(fake), lambda number: number == len(RESOURCES))
     fake.bookmark()  # resets the backoff of the watches: the next failure begins with short pauses

@@ -12,7 +12,7 @@ STARTS_S = 30.0
 
 
 def idle_workload(tenant, page, name="llama", scaled="chat", pods=1):
-    """A Deployment whose engines are idle, and its ScaledObject, which may scale to zero."""
+    """A Deployment with idle engines, and its ScaledObject, which may scale to zero."""
     deployment = tenant.deployment(name, page.vllm(waiting=0, running=0), pods=pods)
     return deployment, tenant.scaled_object(scaled, target=name, minimum=0, maximum=9, **METADATA)
 

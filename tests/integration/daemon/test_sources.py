@@ -22,9 +22,9 @@ def plans(config):
 
 
 def discoveries(config, workloads=None, cluster=None):
-    lookers = targets.DiscoveryClients(cluster, None)
-    places = targets.places(config, config.workloads if workloads is None else workloads)
-    return [targets.discovery(place, config, lookers) for place in places]
+    clients = targets.DiscoveryClients(cluster, None)
+    found = targets.places(config, config.workloads if workloads is None else workloads)
+    return [targets.discovery(each, config, clients) for each in found]
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ async def test_bad_metadata_is_an_error_for_its_own_workload_only(daemon, target
             assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
             assert "wrokload" in refused.value.details()
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
-            await ask.replicas("nobody")
+            await ask.replicas("unknown")
         assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
         assert await ask.answer() == (2, True)
 

@@ -21,7 +21,7 @@ class Scaled:
     """One ScaledObject, its HPA, and its scale target; `replicas` is its spec.replicas."""
 
     def __init__(self, stub, document, *, replicas, deployment=None, **spec):
-        """document: the ScaledObject, whose first trigger goes into every call. deployment: receives each new number of
+        """document: the ScaledObject; its first trigger goes into every call. deployment: receives each new number of
         replicas too. spec: KEDA's, such as `fallback`.
         """
         self.replicas, self.orders = replicas, []

@@ -16,7 +16,7 @@ PATIENCE_S = 30.0  # never reached: only shows what hung
 class Prometheus:
     """Responds to each query with the series of the jobs that its text names, scraped half a second ago and now.
 
-    series: {job: [(name, labels, value)]}. failing: the jobs whose queries get a 503.
+    series: {job: [(name, labels, value)]}. failing: the jobs with queries that get a 503.
     """
 
     def __init__(self):

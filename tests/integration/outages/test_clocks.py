@@ -1,4 +1,4 @@
-"""Responses with timestamps of a host whose clock is off. Pure, on the test's own clock."""
+"""Responses with timestamps of a host with a wrong clock. Pure, on the test's own clock."""
 
 import pytest
 
@@ -9,7 +9,7 @@ scene, plan, pod = deciders.scene, deciders.plan_fixture, deciders.pod
 
 @pytest.fixture
 def stage(scene, plan, pod, page):
-    """One engine, whose samples are stamped by a clock that is `ahead_s` seconds ahead of ours."""
+    """One engine; a clock that is `ahead_s` seconds ahead of ours stamps its samples."""
     stamped, engine = scene(plan(hold=300.0)), pod()
     stamped.has(pods=[engine])
 

@@ -26,7 +26,7 @@ def workload(name, where):
 
 
 def through(prometheus, name, *, gateway=False):
-    """A workload whose engines, or whose gateway, are read through Prometheus."""
+    """A workload with engines, or a gateway, that are read through Prometheus."""
     query = f"""{{prometheus: {{url: {prometheus.url!r}, selector: 'job="{name}"', max_age: 2s}}}}"""
     return workload(name, f"gateway: {query}" if gateway else f"pods: {query}")
 

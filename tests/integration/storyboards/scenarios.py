@@ -23,7 +23,7 @@ SCENARIOS = {}
 PACE = "scrape: {interval: 30s}\n"
 QUICKER = "scrape: {interval: 15s}\n"
 CALM = {"tick_s": 5.0}  # a tick for each scrape
-# Scenarios whose cost of keeping warm is compared with the clairvoyant's.
+# Scenarios that compare the cost of keeping warm with the clairvoyant's.
 COSTED = set()
 NO_GATEWAY = "\n".join(line for line in CONSTANT.splitlines() if "gateway:" not in line)
 HURRIED = "    objectives: {work: 4}\n"
