@@ -61,8 +61,9 @@ def _now() -> list[Panel]:
         ),
         stat_of(
             "Leaders",
-            "Leading replicas: the others publish their Board. 0 with several replicas: each publishes its own decisions. "
-            "More than 1 for longer than a scrape: two installations share a job. Runbook: TidegateNoLeader.",
+            "Leading replicas: the others publish their Board. 0 with several replicas: each publishes its own "
+            "decisions. More than 1 for longer than a scrape: two installations share a job. Runbook: "
+            "TidegateNoLeader.",
             "short",
             Query(f"sum(tidegate_leader{{{SELF}}})"),
             [Step(2, RED)],

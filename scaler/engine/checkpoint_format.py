@@ -60,7 +60,7 @@ class TornError(UnreadableError):
 
 
 class OtherVersionError(UnreadableError):
-    """They are whole, as far as can be told, and of a format that this version does not read."""
+    """The bytes look complete, but have a format that this version does not read."""
 
 
 def pack(state: State) -> bytes:

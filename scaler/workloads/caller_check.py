@@ -97,7 +97,7 @@ def not_configured(workload: WorkloadKey) -> CallRejected:
 
 
 def observed(workload: WorkloadKey) -> CallRejected:
-    sentence = f"{workload}: only observed (`mode: observe`): nobody is told its number"
+    sentence = f"{workload}: only observed (`mode: observe`): controllers get no number"
     return CallRejected(Doubt.OBSERVED, sentence)
 
 

@@ -88,10 +88,10 @@ def test_gpu_hours_are_told_as_a_share_of_the_plans(verdict):
 
 
 def test_both_bounds_are_told_and_how_they_were_found(verdict):
-    assert verdict().bounds() == "1.5 GPU-hours are a bound nobody is under: full batches, and starting is free."
+    assert verdict().bounds() == "1.5 GPU-hours are a lower bound: full batches, and starting is free."
     progress = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
     assert "takes 2.0 GPU-hours and keeps 99.12 %" in progress
-    assert "1.5 GPU-hours are a bound" in progress
+    assert "1.5 GPU-hours are a lower bound" in progress
 
 
 def test_a_promise_is_said_in_words():

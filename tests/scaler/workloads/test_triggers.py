@@ -210,7 +210,7 @@ def test_the_configurations_word_holds_against_a_triggers_words(cluster):
     assert census.workloads == (configured("chat"),)
     doubt, sentence = refusal(census, engine="sglang")
     assert doubt is Doubt.INVALID
-    assert "the workload ai/chat is in Tidegate's configuration, whose word holds" in sentence
+    assert "the workload ai/chat is in Tidegate's configuration, which wins" in sentence
 
 
 def test_an_observed_workload_is_told_to_nobody_and_that_is_no_trouble(cluster):

@@ -24,7 +24,7 @@ def test_it_is_counted_and_said(stage, page):
     evidence = stage.decision().evidence
     assert (evidence.replicas_ready, evidence.replicas_sleeping) == (2, 1)
     assert evidence.notes == (
-        "1 of its engines sleep (vLLM's sleep mode): they hold GPU memory and serve nobody until somebody wakes them",
+        "1 of its engines sleep (vLLM's sleep mode): they hold GPU memory and serve no request until they are woken",
     )
     stage.round(pages(stage, page))
     assert (stage.decision().evidence.replicas_sleeping, stage.decision().evidence.notes) == (0, ())
