@@ -1,6 +1,6 @@
-# Two stages: one with pip that fills a virtual environment, one with that environment and nothing that can install.
-# The kernels are compiled in the first one, for the CPU "generic" of the image's architecture: numba looks them up by the
-# name of the CPU, and a node with another one would compile them again at each start.
+# Two stages: the first installs a virtual environment with pip, the second has only that environment.
+# The first compiles the kernels for the CPU "generic" of the image's architecture: numba looks them up by CPU name, so a
+# node with another CPU would compile them again at each start.
 # The digest is the one that public Dockerfiles name for this tag; compare it with the registry before a release.
 FROM python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91 AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -23,7 +23,7 @@ LABEL org.opencontainers.image.title="Tidegate" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/tidegate /opt/tidegate
-# /tmp is the only place that may be written to: mount it writable where the root is read-only.
+# Only /tmp is written: mount it writable if the root is read-only.
 # On the path, so that `kubectl exec deploy/tidegate -- tidegate doctor` finds it.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp PATH=/opt/tidegate/bin:$PATH
 # As in the first stage, or the compiled kernels are not found.

@@ -1,4 +1,4 @@
-# Every target makes its own virtual environment first: nothing but Python 3.11+ and make is needed.
+# Every target creates its virtual environment first: only Python 3.11+ and make are required.
 PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 3
@@ -14,19 +14,19 @@ help:  ## this list
 demo: $(STAMP)  ## watch GPU replicas follow a load from zero up and back (about a minute)
 	$(BIN)/tidegate demo $(ARGS)
 
-# Workers share the compiled kernels, so they are compiled before, once. A third of the suite's time is waiting for
+# Workers share the kernels, which are therefore compiled once before. A third of the suite's time is waiting for
 # processes and sockets: three workers keep two cores busy.
 test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
 	$(BIN)/python -c 'import scaler.engine.loop, scaler.replay.engine'
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-# Python 3.11 to 3.13, on PATH or of pyenv, but the one that `make test` has run on. What can differ between them is
-# annotations and dataclasses (config, workloads), asyncio (scrape, ha, and the daemon with its servers), numba's kernels
-# (signals, textformat), and parsing by the standard library (discovery, controllers). Deployment, documents, other
-# programs' servers and simulated weeks do not depend on it.
+# Python 3.11 to 3.13, from PATH or pyenv, except the version of `make test`. Versions may differ in annotations and
+# dataclasses (config, workloads), asyncio (scrape, ha, and the daemon with its servers), numba's kernels (signals,
+# textformat), and parsing by the standard library (discovery, controllers). Deployment, documents, servers of other
+# projects and simulated weeks do not depend on the version.
 VERSIONED := $(addprefix tests/exporter/,attribution discovery scrape textformat) tests/integration/daemon/test_storyboard.py \
 	$(addprefix tests/scaler/,api/keda api/http config controllers ha signals workloads) tests/scaler/cli/test_commands.py
-test-others:  ## what depends on Python's version, on every other supported Python that this machine has
+test-others:  ## run the version-dependent tests on every other supported Python of this machine
 	@for version in 3.11 3.12 3.13; do \
 	  for python in "$$(command -v python$$version)" "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
 	    [ -x "$$python" ] && "$$python" -V >/dev/null 2>&1 || continue; \
@@ -34,13 +34,13 @@ test-others:  ## what depends on Python's version, on every other supported Pyth
 	    echo "== Python $$version"; \
 	    $(MAKE) --no-print-directory test PYTHON="$$python" VENV=.venv-$$version ARGS="$(VERSIONED) $(ARGS)" || exit 1; \
 	    continue 2; \
-	  done; echo "== Python $$version: not on this machine, not run"; \
+	  done; echo "== Python $$version: not installed, not run"; \
 	done
 
-test-slow: $(STAMP)  ## the simulated weeks that `make test` leaves out
+test-slow: $(STAMP)  ## run the simulated weeks that `make test` leaves out
 	$(BIN)/python -m pytest -m slow tests/integration/storyboards
 
-fuzz: $(STAMP)  ## search for a history of responses that ends at zero with work in hand (MINUTES=60)
+fuzz: $(STAMP)  ## search for a history of responses that scales busy workloads to zero (MINUTES=60)
 	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/scaler/engine/decider/test_histories.py
 
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts, names and log events
@@ -50,14 +50,14 @@ lint: $(STAMP)  ## ruff, mypy --strict, import contracts, names and log events
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_names.py
 
-format: $(STAMP)  ## let ruff put the code in order
+format: $(STAMP)  ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-generate: $(STAMP)  ## rewrite what is made of other files: docs, the chart's schema and alerts
+generate: $(STAMP)  ## rewrite generated files: docs, the chart's schema and alerts
 	$(BIN)/python -m docs.generate.configuration > docs/reference/configuration.md
 	$(BIN)/python -m docs.generate.triggers > docs/reference/triggers.md
 	$(BIN)/python -m docs.generate.metrics > docs/reference/metrics.md
@@ -84,7 +84,7 @@ $(SITE_STAMP): pyproject.toml
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# pip 25.1 is the first that knows dependency groups (PEP 735).
+# pip 25.1 is the first with dependency groups (PEP 735).
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Tidegate needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) -V). Try: make PYTHON=python3.12 ..."; exit 2; }

@@ -1,4 +1,5 @@
-"""How long the cluster in memory takes: a list, an event, a look, the census, another list of workloads.
+"""Measures the in-memory cluster: a list, an event, a look-up, the registry, and a decider for another list of
+workloads.
 
 `python benchmarks/cluster.py [--quick]`
 """
@@ -12,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the builders of the tests' fake API
+sys.path.insert(0, str(Path(__file__).parents[1]))  # builders of the fake Kubernetes API
 
 import policy
 from report import show
@@ -32,10 +33,10 @@ TITLE = "The cluster in memory"
 ABOUT = """
 One process, one thread, no network; objects as the API prints them. Each workload is a ScaledObject with one trigger,
 a Deployment, its ReplicaSet and 4 pods. "list pods" is a list of all of them that has arrived, trimmed and indexed for
-the first time; `json.loads` of the same list stands beside it, because that is what anybody has to do. "pod changes" is
-one watch event that matters (ready or not); "look" is the listing of one workload's pods after it. "census" is all
-ScaledObjects read anew, which happens when one of them changes. "another list of workloads" is a Decider that takes
-over from one with the same workloads. Repeat with `python benchmarks/cluster.py`.
+the first time; `json.loads` of the same list is the lower bound for any client. "pod changes" is one relevant watch
+event (ready or not); "look" is the listing of one workload's pods after it. "registry" parses all ScaledObjects again,
+which happens when one of them changes. "another list of workloads" is a Decider that takes over from one with the same
+workloads. Repeat with `python benchmarks/cluster.py`.
 """
 
 PODS_EACH = 4
@@ -49,10 +50,10 @@ def documents(workloads: int) -> dict[Any, list[dict[str, Any]]]:
         api.pod(
             f"{name}-5d4f7b8c-{number}",
             owner=("ReplicaSet", f"{name}-5d4f7b8c"),
-            address=f"10.{place // 16384}.{place // 64 % 256}.{place % 64 * PODS_EACH + number}",
+            address=f"10.{index // 16384}.{index // 64 % 256}.{index % 64 * PODS_EACH + number}",
             gpus=1,
         )
-        for place, name in enumerate(names)
+        for index, name in enumerate(names)
         for number in range(PODS_EACH)
     ]
     metadata = {"scalerAddress": "tidegate.tidegate.svc:6000", "engine": "vllm", "keep_warm": "10m"}
@@ -82,7 +83,7 @@ def unready_of(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def changing(cluster: Cluster, pods: list[dict[str, Any]]) -> Spread:
-    """Microseconds of one event. Every pod in turn, ready and then not."""
+    """Microseconds per event: every pod in turn becomes ready or unready."""
     unready = [unready_of(pod) for pod in pods]
     events = cycle([*unready, *pods])
 
@@ -102,7 +103,7 @@ def looking(cluster: Cluster) -> Spread:
     def look() -> None:
         try:
             targets.refresh(START).send(None)
-        except StopIteration:  # it never waits
+        except StopIteration:  # never reached
             return
 
     return seconds(look).times(1e6)
@@ -140,7 +141,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
                 row("pod changes", workloads, changing(cluster, given[PODS])),
                 row("look", workloads, looking(cluster)),
                 row(
-                    "census",
+                    "registry",
                     workloads,
                     counting(cluster),
                 ),

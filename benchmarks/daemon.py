@@ -1,11 +1,11 @@
-"""A real daemon in a process of its own, and in a third process the engines' pages that it scrapes.
+"""Starts a real daemon as a process, and a third process with the engines' targets that it scrapes.
 
     with running(workloads=100, pods=2) as daemon:
         daemon.grpc        # "127.0.0.1:43211"
         daemon.ready_s     # seconds from its start to the first 200 of /readyz
 
-Everything listens on loopback and on ports that were free a moment ago. Run as a script this file is the third
-process: it serves one engine's page on the port it is told.
+Everything listens on loopback, on ports that were free a moment ago. As a script this file is the third process: it
+serves one engine's metrics on the given port.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 789
 
 
 def page() -> bytes:
-    """An engine's page of a usual size, about 30 KiB: the four families that matter and fifteen histograms."""
+    """An engine's metrics of a usual size, about 30 KiB: the four relevant families and fifteen histograms."""
     lines = [GAUGES]
     for family in range(15):
         name = f"vllm:histogram_{family:02d}_seconds"
@@ -56,7 +56,7 @@ def page() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """listening_s, ready_s: seconds from its start to the first answer of /livez and the first 200 of /readyz."""
+    """listening_s, ready_s: seconds from its start to the first response of /livez and the first 200 of /readyz."""
 
     pid: int
     http: str
@@ -65,7 +65,7 @@ class Running:
     ready_s: float
 
     def resident_mib(self) -> float:
-        """Memory that it really holds (Linux)."""
+        """Resident memory (Linux)."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) / 1024
@@ -73,7 +73,7 @@ class Running:
 
 @contextmanager
 def running(*, workloads: int, pods: int = 1, numba_cache: str | None = None) -> Iterator[Running]:
-    """`workloads` named w0, w1, … of `pods` pages each; the caches of compiled kernels are those of `numba_cache`."""
+    """`workloads` named w0, w1, … with `pods` targets each; compiled kernels are cached in `numba_cache`."""
     environment = {**os.environ, **({"NUMBA_CACHE_DIR": numba_cache} if numba_cache else {})}
     with TemporaryDirectory() as folder, pages() as address:
         http, grpc = free_port(), free_port()
@@ -108,7 +108,7 @@ def started(command: list[str], environment: dict[str, str]) -> Iterator[subproc
 
 @contextmanager
 def pages() -> Iterator[str]:
-    """host:port of a process that answers every path with a page."""
+    """host:port of a process that serves an engine's metrics at every path."""
     port = free_port()
     with started([sys.executable, __file__, str(port)], dict(os.environ)) as process:
         answers_after(f"http://127.0.0.1:{port}/", process)
@@ -116,7 +116,7 @@ def pages() -> Iterator[str]:
 
 
 def answers_after(url: str, process: subprocess.Popen[bytes]) -> float:
-    """`perf_counter()` when the URL first answered 200."""
+    """`perf_counter()` at the URL's first 200."""
     give_up = time.perf_counter() + PATIENCE_S
     while time.perf_counter() < give_up and process.poll() is None:
         try:

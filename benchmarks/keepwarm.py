@@ -1,11 +1,11 @@
-"""What keep-warm times cost over recorded loads: constants, the break-even, what is learned, and who knew beforehand.
+"""Compares the cost of keep-warm rules over recorded loads: constants, the break-even, the learned rule, and an oracle.
 
     python benchmarks/keepwarm.py LOAD... [--start 75] [--gpu-hour 2.5] [--waiting-hour 30] [--gpus 1]
 
-LOAD is whatever `tidegate replay` reads. One replica serves everything at once, a request as long as on an idle server
-of the profile in benchmarks/QUALITY.md (A): 0.5 s, its prompt at 12,000 tokens/s, 14 ms per token of output. Only rests
-cost: GPU time while nothing is to be done, starts, and the one who waits for a start. Each rest is met with what was
-learned from those before it.
+LOAD is any argument of `tidegate replay`. One replica serves all requests at once, each as fast as an idle server of
+the profile in benchmarks/QUALITY.md (A): 0.5 s, its prompt at 12,000 tokens/s, 14 ms per token of output. Only rests
+have a cost: GPU time without work, starts, and the client that waits for a start. For each rest the rule has learned
+from the earlier ones.
 
 Worked example: `python benchmarks/keepwarm.py traces/sg_office_14d.npz` prints a table of seven rows.
 """
@@ -30,7 +30,7 @@ HOUR = 3600.0
 CONSTANTS = {"5 min": 300.0, "20 min": 1200.0, "1 h": HOUR}
 LOWEST, HIGHEST = 60.0, 4 * HOUR  # the defaults of keep_warm_min and keep_warm_max
 ONE = np.array([0])
-# Nine of ten starts take no longer than this, of the usual one.
+# Nine of ten starts take at most this multiple of the usual time.
 SLOW = 1.2
 
 
@@ -41,23 +41,23 @@ class Rests(NamedTuple):
     ended: Floats
 
 
-def rests_of(asked: Trace) -> Rests:
-    took = 0.5 + asked.prompt / 12_000 + asked.output * 0.014
-    over = np.maximum.accumulate(asked.at + took)
-    lengths = asked.at[1:] - over[:-1]
+def rests_of(trace: Trace) -> Rests:
+    took = 0.5 + trace.prompt / 12_000 + trace.output * 0.014
+    over = np.maximum.accumulate(trace.at + took)
+    lengths = trace.at[1:] - over[:-1]
     rested = lengths > 0.0
-    return Rests(lengths[rested], asked.at[1:][rested])
+    return Rests(lengths[rested], trace.at[1:][rested])
 
 
 def learned(rests: Rests, stakes: Stakes) -> IdlePlan:
-    """The schedule that each rest was met with."""
+    """The learned schedule at each rest."""
     rules = KeepWarmRules(np.array([True]), *(np.array([seconds]) for seconds in (300.0, LOWEST, HIGHEST)))
     gaps, keep_warm = Gaps(1), KeepWarm(rules)
-    nobody = IdleEnds(np.array([], dtype=np.int64), np.array([]))
-    keep_warm.learn(nobody, gaps, stakes, 0.0)
+    no_rests = IdleEnds(np.array([], dtype=np.int64), np.array([]))
+    keep_warm.learn(no_rests, gaps, stakes, 0.0)
     met = np.empty((len(rests.lengths), 3))
-    for place, (length, now) in enumerate(zip(rests.lengths, rests.ended, strict=True)):
-        met[place] = np.concatenate(keep_warm.schedule)
+    for index, (length, now) in enumerate(zip(rests.lengths, rests.ended, strict=True)):
+        met[index] = np.concatenate(keep_warm.schedule)
         one = np.array([length])
         gaps.histograms.add(ONE, one, now)
         keep_warm.learn(IdleEnds(ONE, one), gaps, stakes, now)
@@ -65,7 +65,7 @@ def learned(rests: Rests, stakes: Stakes) -> IdlePlan:
 
 
 def best_constant(rests: Rests, stakes: Stakes) -> float:
-    """The constant that would have been the cheapest of 400 from 10 s to a day."""
+    """The cheapest of 400 constants from 10 s to a day."""
     tried = np.geomspace(10.0, 24 * HOUR, 400)
     costs = [reckon.cost(rests.lengths, reckon.kept_warm(np.array(one)), stakes).sum() for one in tried]
     return float(tried[int(np.argmin(costs))])

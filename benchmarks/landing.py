@@ -1,9 +1,9 @@
-"""Measures the CPU time of one response that lands: from its parsed samples to the decision of its workload.
+"""Measures the CPU time of a landing response: from its parsed samples to the decision of its workload.
 
 `python benchmarks/landing.py [--against REVISION]`
 
-With a revision, the tree of that commit is measured in the same run by turns with this one: other processes on the
-machine slow both.
+With a revision, the tree of that commit is measured alternately in the same run: other processes on the machine slow
+both.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from policy import INTERVAL_S, RING, START, engine_pages, fleet
 WORKLOADS = 1_000
 LANDINGS = 4_000
 ROUNDS = 3
-SWEEP_EVERY = 800  # a fifth of 4,000 targets answers in each second
+SWEEP_EVERY = 800  # a fifth of 4,000 targets responds in each second
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def landings() -> list[float]:
-    """Seconds of CPU time of each landing. A sweep follows each second's responses and is not counted."""
+    """Seconds of CPU time per landing. A sweep follows each second's responses and is not counted."""
     pages = cycle(engine_pages())
     decider, targets = fleet(WORKLOADS, pages)
     now, took = START + 2 * RING * INTERVAL_S, []
@@ -45,7 +45,7 @@ def landings() -> list[float]:
 
 
 def measured_in(tree: Path) -> tuple[float, float]:
-    """Median and mean microseconds of a landing with the code of another tree."""
+    """Median and mean microseconds per landing with the code of another tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, __file__, "--one"]
     out = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True, check=True).stdout

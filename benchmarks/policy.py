@@ -1,4 +1,4 @@
-"""How long deciding takes: the policy's kernel alone, a whole sweep of the decider, one page that lands, /metrics.
+"""Measures deciding: the policy's kernel alone, a whole sweep of the decider, one landing response, and /metrics.
 
 `python benchmarks/policy.py [--quick]`
 """
@@ -23,7 +23,7 @@ from exporter.catalog import Reader
 from exporter.model import Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
 from scaler.api.http.collectors import BoardCollector
-from scaler.api.http.server import Collected
+from scaler.api.http.server import CollectedMetrics
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
 from scaler.policy.columns import Constraints, Memory, Readings, Signal, Spec, Specs
@@ -34,18 +34,18 @@ TITLE = "Deciding, and showing it"
 ABOUT = """
 One process, one thread, no network. `policy.step` is the compiled kernel over all workloads, a third of them busy, a
 third idle and a third stale. `sweep` is what the daemon does once per second: readings added up, rings smoothed,
-everything decided; every workload has 4 engine pages and rings that are full (128 values). "No new responses" is the
-passage of time alone; "a second's pages" follows one fifth of all pages, which is what lands in a second at the
-default interval of 5 s, with new values in each, so that most evidence is written anew. `land` is one engine's page
-(one model) that arrives, from its parsed samples to the decision. `/metrics` is the Board in OpenMetrics: collecting
-is done in the event loop, writing in a thread beside it. Repeat with `python benchmarks/policy.py`.
+everything decided; every workload has 4 engine targets and full rings (128 values). "No new sample" is the passage of
+time alone; "a second's pages" follows responses of one fifth of all targets, which land in a second at the default
+interval of 5 s, all with new values, so that most evidence is written again. `land` is one engine's response (one
+model), from its parsed samples to the decision. `/metrics` is the Board in OpenMetrics: collected in the event loop,
+written in a thread. Repeat with `python benchmarks/policy.py`.
 """
 
 PODS = 4
 INTERVAL_S = 5.0
 RING = 128
 START = 1.7e9
-LOG = 64 * 2**20  # as the daemon's by default
+LOG = 64 * 2**20  # the daemon's default
 SIZES = (100, 1_000, 10_000)
 SPEC = Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), gateway=False)
 
@@ -61,7 +61,7 @@ vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 789
 
 
 def engine_pages(count: int = 64) -> list[Samples]:
-    """Pages of one engine, with other numbers in each."""
+    """Responses of one engine, each with other numbers."""
     chance = np.random.default_rng(7)
     page = Reader("vllm").read(parse(ENGINE_PAGE), START)
     return [replace(page, values=page.values * chance.uniform(0.0, 2.0, page.values.shape)) for _ in range(count)]
@@ -73,12 +73,12 @@ def columns(rows: int) -> tuple[Specs, Readings, Constraints, Memory]:
     busy, stale = np.arange(rows) % 3 == 0, np.arange(rows) % 3 == 2
     work = np.where(busy, chance.uniform(1.0, 100.0, rows), 0.0)
     readings = Readings.unknown(rows)
-    seen = {
+    values = {
         "waiting": work / 4, "running": work * 3 / 4, "pods_listed": np.full(rows, 4.0),
         "pods_fresh": np.where(stale, 3.0, 4.0), "measured_at": np.full(rows, START),
         "wanted": np.full(rows, 4.0), "ready": np.full(rows, 4.0),
     }  # fmt: skip
-    readings = readings._replace(**seen)
+    readings = readings._replace(**values)
     readings.signals[:, Signal.WORK] = work
     readings.signals[:, Signal.KV_CACHE] = chance.uniform(0.0, 1.0, rows)
     specs = Specs.stack([SPEC] * rows)
@@ -86,9 +86,9 @@ def columns(rows: int) -> tuple[Specs, Readings, Constraints, Memory]:
 
 
 def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Target]]:
-    """A decider that has heard every page and whose rings are full."""
+    """A decider with a response of every target and full rings."""
     keys = [WorkloadKey("bench", f"chat-{number}") for number in range(workloads)]
-    # Readings never grow old here: a stale one is less work than a fresh one.
+    # Readings never become stale here: a stale one is less work than a fresh one.
     decider = Decider(
         [WorkloadSpec(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=1e6, log_bytes=LOG
     )
@@ -97,7 +97,7 @@ def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Targe
         for pod in range(PODS)
         for number, key in enumerate(keys)
     ]
-    Random(7).shuffle(targets)  # each pod has a phase of its own
+    Random(7).shuffle(targets)  # each pod has its own phase
     for key in keys:
         decider.listed(key, PODS)
     for target in targets:
@@ -109,7 +109,7 @@ def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Targe
 
 
 def sweeps(decider: Decider, targets: list[Target], pages: Iterator[Samples], rounds: int) -> tuple[Spread, Spread]:
-    """Milliseconds of a sweep: without new responses, and with those of a second."""
+    """Milliseconds per sweep: without new samples since the last one, and with a second's responses."""
     now = START + RING * INTERVAL_S
     quiet, loud = [], []
     turn = cycle(range(int(INTERVAL_S)))
@@ -138,12 +138,12 @@ def landing(decider: Decider, targets: list[Target], pages: Iterator[Samples], q
 
 
 def showing(decider: Decider, workloads: int) -> list[dict[str, Any]]:
-    """Milliseconds of one GET of /metrics, apart from HTTP."""
+    """Milliseconds per GET of /metrics, without HTTP."""
     decider.forget_answers()
     publisher = Publisher(plan.workload for plan in decider.plans)
     publisher.publish(decider.sweep(START), START)
     collector = BoardCollector(lambda: publisher.board, lambda: START)
-    collected = Collected(tuple(collector.collect()))
+    collected = CollectedMetrics(tuple(collector.collect()))
     collect = seconds(lambda: list(collector.collect()), rounds=5).times(1e3)
     write = seconds(lambda: generate_latest(collected), rounds=5).times(1e3)  # type: ignore[no-untyped-call]
     return [row("/metrics, collecting", workloads, collect), row("/metrics, writing", workloads, write)]
@@ -160,9 +160,9 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         with objects_set_aside():
             quiet, loud = sweeps(decider, targets, pages, rounds=5)
             lands.append(row("land, one page", workloads, landing(decider, targets, pages, quick), per=1))
-            if workloads < max(SIZES):  # a page of 10 MiB is not one that anybody asks for
+            if workloads < max(SIZES):  # a response of 10 MiB is unrealistic
                 shown += showing(decider, workloads)
-        whole += [row("sweep, no new responses", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
+        whole += [row("sweep, no new sample", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
     return [*steps, *whole, *lands, *shown]
 
 

@@ -1,4 +1,4 @@
-"""What a daemon costs by being there: memory, and the time from start to ready.
+"""Measures the cost of a daemon: its memory, and the time from start to ready.
 
 `python benchmarks/process.py [--quick]`
 """
@@ -16,9 +16,9 @@ from timing import Spread
 
 TITLE = "The process"
 ABOUT = """
-`python -m scaler run` as a process of its own. Cold is an empty `NUMBA_CACHE_DIR`: every kernel is compiled, as in a
+`python -m scaler run` as a separate process. Cold is an empty `NUMBA_CACHE_DIR`: every kernel is compiled, as in a
 new pod without a kept cache; warm finds the cache of the run before. "Listening" is the first answer of `/livez`, when
-KEDA's GetMetricSpec is answered too; "ready" is the first 200 of `/readyz`, when the kernels are compiled and the first
+GetMetricSpec works too; "ready" is the first 200 of `/readyz`, when the kernels are compiled and the first
 sweep is done. Memory is resident (VmRSS, Linux): one second after ready with a single workload and a single page, and
 after three rounds of scrapes of 200 pages of about 30 KiB (50 workloads of 4 pods). Repeat with
 `python benchmarks/process.py`.
@@ -29,13 +29,13 @@ INTERVAL_S = 5.0
 
 
 def starts(rounds: int) -> list[Running]:
-    """One cold start and then warm ones, on a cache of their own."""
+    """One cold start and then warm ones, on a separate cache."""
     with TemporaryDirectory() as cache:
-        seen = []
+        daemons = []
         for _ in range(1 + rounds):
             with running(workloads=1, numba_cache=cache) as daemon:
-                seen.append(daemon)
-        return seen
+                daemons.append(daemon)
+        return daemons
 
 
 def resident_mib(workloads: int, pods: int, after_s: float) -> float:
@@ -47,13 +47,13 @@ def resident_mib(workloads: int, pods: int, after_s: float) -> float:
 def run(quick: bool = False) -> list[dict[str, Any]]:
     cold, warm = [], []
     for _ in range(1 if quick else 2):
-        first, *others = starts(rounds=3)
+        first, *warm_starts = starts(rounds=3)
         cold.append(first)
-        warm += others
+        warm += warm_starts
     rows = []
-    for name, seen in (("cold", cold), ("warm", warm)):
-        rows.append({"what": f"start to listening, {name}", "unit": "s", "": Spread.of(d.listening_s for d in seen)})
-        rows.append({"what": f"start to ready, {name}", "unit": "s", "": Spread.of(d.ready_s for d in seen)})
+    for name, daemons in (("cold", cold), ("warm", warm)):
+        rows.append({"what": f"start to listening, {name}", "unit": "s", "": Spread.of(d.listening_s for d in daemons)})
+        rows.append({"what": f"start to ready, {name}", "unit": "s", "": Spread.of(d.ready_s for d in daemons)})
     rounds = 1 if quick else 2
     small = Spread.of(resident_mib(1, 1, 1.0) for _ in range(rounds))
     large = Spread.of(resident_mib(WORKLOADS, PODS, 3 * INTERVAL_S) for _ in range(rounds))

@@ -1,8 +1,8 @@
-"""Rows of measurements to a Markdown table.
+"""Formats rows of measurements as a Markdown table.
 
-Each benchmark is a module with `TITLE`, `ABOUT` (a paragraph) and `run(quick)`, which answers rows; a row is a dict and
-its keys are the columns. This module knows how a number is written and nothing of where it came from: a `Spread` is
-`median (least to most)`, a number has three significant digits, what is absent is an empty cell.
+Each benchmark is a module with `TITLE`, `ABOUT` (a paragraph) and `run(quick)`, which returns rows; a row is a dict,
+and its keys are the columns. This module formats the values, independent of their origin: a `Spread` is `median (least
+to most)`, a number has three significant digits, an absent value is an empty cell.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def cell(value: Any) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A Markdown table, padded so that it reads as it stands; columns of numbers are flush right."""
+    """A Markdown table, padded to be readable as text; columns of numbers are flush right."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = [names, *([cell(row.get(name)) for name in names] for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(names))]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(names))]
     left = [any(isinstance(row.get(name), str) for row in rows) for name in names]
     padded = [
         [

@@ -1,4 +1,4 @@
-"""How fast KEDA is answered: GetMetrics of a real daemon, asked from another process over loopback.
+"""Measures the latency for KEDA: GetMetrics of a real daemon, called from another process over loopback.
 
 `python benchmarks/rpc.py [--quick]`
 """
@@ -26,9 +26,9 @@ from scaler.api.keda.servicer import METRIC
 TITLE = "Answering KEDA"
 ABOUT = """
 `GetMetrics` over one plain-text gRPC connection on loopback, from another process, to `python -m scaler run` with 100
-configured workloads whose 100 pages it scrapes every 5 s meanwhile. Times are those of the client, in Python too: they
-include its side of gRPC, and with 32 calls in flight most of a call is waiting behind the others.
-Each round calls for all workloads in turn; the table shows the median round and the extremes. For scale: by
+configured workloads whose 100 targets it scrapes every 5 s meanwhile. Times are measured in the client, which is Python
+too: they include its side of gRPC, and with 32 calls in flight most of a call is waiting behind the others.
+Each round asks all workloads in turn; the table shows the median round and the extremes. For scale: by
 default KEDA makes three calls per workload every 30 s and the HPA through it three every 15 s, so 1,000 workloads with
 replicas are 300 calls per second, 100 of them `GetMetrics`. Repeat with `python benchmarks/rpc.py`.
 """
@@ -37,8 +37,8 @@ WORKLOADS = 100
 IN_FLIGHT = (1, 32)
 
 
-async def asked(stub: ExternalScalerStub, calls: int, in_flight: int) -> tuple[list[float], float]:
-    """Seconds of each call, and of all of them together."""
+async def timed_calls(stub: ExternalScalerStub, calls: int, in_flight: int) -> tuple[list[float], float]:
+    """Seconds of each call, and of all calls together."""
     turns = count()
     took: list[float] = []
 
@@ -61,7 +61,7 @@ def request(number: int) -> GetMetricsRequest:
 
 
 async def until_decided(stub: ExternalScalerStub) -> None:
-    """Ready is "answers can be given"; the first pages land within a second or so of it."""
+    """Ready means that decisions can be published; the first scrapes land within a second or so of it."""
     for number in range(WORKLOADS):
         while True:
             try:
@@ -77,14 +77,14 @@ async def measured(address: str, rounds: int, calls: int) -> Iterator[dict[str, 
     async with grpc.aio.insecure_channel(address) as channel:
         stub = ExternalScalerStub(channel)  # type: ignore[no-untyped-call]
         await until_decided(stub)
-        await asked(stub, calls, max(IN_FLIGHT))
+        await timed_calls(stub, calls, max(IN_FLIGHT))
         return iter([await row(stub, rounds, calls, in_flight) for in_flight in IN_FLIGHT])
 
 
 async def row(stub: ExternalScalerStub, rounds: int, calls: int, in_flight: int) -> dict[str, Any]:
     p50, p99, rate = [], [], []
     for _ in range(rounds):
-        took, whole = await asked(stub, calls, in_flight)
+        took, whole = await timed_calls(stub, calls, in_flight)
         middle, high = np.quantile(took, (0.5, 0.99)).tolist()
         p50.append(1e3 * middle)
         p99.append(1e3 * high)

@@ -1,9 +1,9 @@
-"""Measure everything and write it down: RESULTS.md beside this file, with the machine it was measured on.
+"""Measures everything and writes RESULTS.md beside this file, with the machine's data.
 
     make bench                  # or: python benchmarks/run.py [--quick]
 
 Nothing is asserted: a benchmark that fails a build fails it on the day the machine is busy. `--quick` leaves out the
-largest sizes and most of the rounds, and says so in the file.
+largest sizes and most of the rounds, and the file says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIBRARIES = ("numba", "numpy", "grpcio", "aiohttp", "prometheus-client", "protob
 
 
 def first_word_of(file: str, key: str) -> str:
-    """The value of the first line `key : value`; "unknown" where there is no such file (it is Linux's)."""
+    """The value of the first line `key : value`; "unknown" without such a file (it is Linux's)."""
     try:
         lines = Path(file).read_text().splitlines()
     except OSError:
@@ -50,11 +50,11 @@ def system() -> str:
 
 
 def commit() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        # This file's own output does not make the code another one.
+        # This file's own output does not count as a change of the code.
         changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!RESULTS.md", "..")
         return git("rev-parse", "--short", "HEAD") + (" with changes that are not committed" if changed else "")
     except (OSError, subprocess.CalledProcessError):
@@ -70,7 +70,7 @@ def machine() -> str:
         "libraries": ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
         "tidegate": f"{version('tidegate')}, commit {commit()}",
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "load before": f"{os.getloadavg()[0]:.1f} processes on average over a minute, ours not among them",
+        "load before": f"{os.getloadavg()[0]:.1f} processes on average over a minute, without this one",
     }
     return "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
 

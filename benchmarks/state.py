@@ -1,4 +1,4 @@
-"""What remembering costs: copied beside the ticks, packed and written in a thread, read and gone on from at a start.
+"""Measures checkpoints: copied beside the ticks, packed and written in a thread, read and restored at a start.
 
 `python benchmarks/state.py [--quick]`
 """
@@ -26,12 +26,12 @@ from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec
 from scaler.workloads.spec import WorkloadSpec
 
-TITLE = "Remembering"
+TITLE = "Checkpoints"
 ABOUT = """
 One process, one thread. Workloads of two engine pages each, half of them busy, half idle, all with full windows (128
-values) of requests, KV-cache use and requests finished; no GPU is known. "Copied" is what answers wait for: the daemon
-copies 1,000 workloads at a time and lets others run between. Packing and writing (with fsync, to this machine's
-temporary directory) are done in a thread; reading and going on from it once, at a start. MB are 10^6 bytes. Repeat with
+values) of requests, KV-cache use and requests finished; without GPUs. "Copied" delays other tasks: the daemon copies
+1,000 workloads at a time and lets other tasks run between. A thread packs and writes (with fsync, to this machine's
+temporary directory); reading and restoring happen once, at a start. MB are 10^6 bytes. Repeat with
 `python benchmarks/state.py`.
 """
 
@@ -41,7 +41,7 @@ SPEC = Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)))
 
 
 def windows(workloads: int) -> dict[str, Any]:
-    """Rings as a day leaves them: whole numbers, ratios of four digits, counters that rise, GPUs unknown."""
+    """Rings as after a day: whole numbers, ratios of four digits, rising counters, GPUs unknown."""
     chance = np.random.default_rng(7)
     shape = workloads, RING
     load = np.where(np.arange(workloads) % 2 == 0, chance.uniform(0.0, 20.0, workloads), 0.0)[:, None]
@@ -53,7 +53,7 @@ def windows(workloads: int) -> dict[str, Any]:
 
 
 def fleet(workloads: int) -> Decider:
-    """A decider that has heard every page and whose rings are full."""
+    """A decider with a response of every target and full rings."""
     keys = [WorkloadKey(f"team-{number % 50}", f"chat-{number}") for number in range(workloads)]
     decider = Decider([WorkloadSpec(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=3.0)
     page = Reader("vllm").read(parse(ENGINE_PAGE), START)
@@ -85,7 +85,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
                 "packed": partial(pack, state),
                 "packed and written": partial(Directory(Path(folder)).write, [state]),
                 "unpacked": partial(unpack, packed),
-                "gone on from": partial(go_on, decider.plans, state),
+                "restored": partial(go_on, decider.plans, state),
             }
             rows += [
                 {"what": what, "workloads": workloads, "ms": seconds(call, rounds=5).times(1e3)}

@@ -1,10 +1,10 @@
-"""A number with its spread, and how it is got: several rounds of many calls, the median round and the extremes.
+"""Measures the time of a call with its spread: several rounds of many calls, the median round and the extremes.
 
-It knows a stopwatch and nothing of what is timed. The median is what to expect; the distance from `least` to `most`
-says how far to believe it on this machine on this day.
+It knows only the stopwatch, not the timed code. The median is the expected value; the distance from `least` to `most`
+shows how reliable it is on this machine on this day.
 
-Worked example: five rounds of 1,000 calls took 1.0, 1.1, 1.1, 1.2 and 3.0 ms; per call that is
-`Spread(1.1e-6, 1.0e-6, 3.0e-6)`: somebody else wanted the processor once.
+Worked example: five rounds of 1,000 calls took 1.0, 1.1, 1.1, 1.2 and 3.0 ms; per call that is `Spread(1.1e-6, 1.0e-6,
+3.0e-6)`: once another process used the processor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 
 class Spread(NamedTuple):
-    """Several measurements of one thing, in the unit of its column."""
+    """Several measurements of one quantity, in the unit of its column."""
 
     median: float
     least: float
@@ -51,7 +51,7 @@ def _round(call: Callable[[], Any], calls: int) -> float:
 
 @contextmanager
 def objects_set_aside() -> Iterator[None]:
-    """What the benchmark itself built is no work for the garbage collector while something is timed."""
+    """Excludes the benchmark's own objects from garbage collection while code is timed."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,14 +1,15 @@
-"""values.yaml and the configuration's model -> values.schema.json, and the table of values in the chart's README.
+"""Generates values.schema.json and the table of values in the chart's README from values.yaml and the configuration's
+model.
 
-It knows the types of the chart's values; what they do is said once, in the `# --` comments of values.yaml. The schema
-of `config` is Tidegate's own, so `helm install` refuses what `tidegate run` would refuse: only `listen` and `state` are
-not in it, because the chart writes those. What must hold between values, no schema can say: the templates do.
+It defines the types of the chart's values; their descriptions are the `# --` comments of values.yaml. The schema of
+`config` is Tidegate's own, so `helm install` rejects what `tidegate run` would reject. Only `listen` and `state` are
+not in it, because the chart writes them. Constraints between values are checked in the templates.
 
 Worked example: `config: {scrape: {intervall: 5s}}` in a values file fails `helm install` with "additional properties
 'intervall' not allowed".
 
     python deploy/values_schema.py    # writes both files; a test compares them
-"""  # noqa: INP001 - a script, beside what it makes
+"""  # noqa: INP001 - a script, beside its output
 
 from __future__ import annotations
 
@@ -29,16 +30,16 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 Schema = dict[str, Any]
 
-# What of the configuration the chart writes itself, and the sections that it is made of.
-OWN = ("listen", "state")
-OWN_SECTIONS = {"Listen", "GrpcTls", "MetricsApi", "Peers", "Checkpoints"}
+# Keys of the configuration that the chart writes itself, and the sections that only those keys use.
+CHART_KEYS = ("listen", "state")
+CHART_SECTIONS = {"Listen", "GrpcTls", "MetricsApi", "Peers", "Checkpoints"}
 
-# Helm's regular expressions are Go's, which do not look ahead: the schema takes a little more there, and `tidegate run`
-# refuses it. An empty text is what a look ahead most often forbids.
+# Helm's regular expressions are Go's, without lookahead: the schema accepts a little more there, and `tidegate run`
+# rejects it. Most lookaheads forbid an empty text.
 _LOOKS_AHEAD = re.compile(r"\(\?[=!][^()]*\)")
 
 _KEY = re.compile(r"^( *)([A-Za-z]+):")
-_SAYS = re.compile(r"^ *# (?:-- )?")
+_COMMENT = re.compile(r"^ *# (?:-- )?")
 
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}
@@ -54,8 +55,8 @@ def _object(**properties: Schema) -> Schema:
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
-def _one_of(*words: str) -> Schema:
-    return {"type": "string", "enum": list(words)}
+def _one_of(*choices: str) -> Schema:
+    return {"type": "string", "enum": list(choices)}
 
 
 _MONITOR = _object(
@@ -142,53 +143,53 @@ VALUES: Schema = _object(
 
 
 class Value(NamedTuple):
-    """One key of values.yaml that is described. key: with dots. default: as YAML reads it."""
+    """A documented key of values.yaml. key: with dots. default: as YAML parses it."""
 
     key: str
-    says: str
+    description: str
     default: Any
 
 
 def described(text: str) -> Iterator[Value]:
-    """Every key below a `# --` comment, in the order of the text."""
+    """Every key with a `# --` comment, in the order of the text."""
     document = yaml.safe_load(text)
     path: list[str] = []
-    says: list[str] = []
+    description: list[str] = []
     for line in text.splitlines():
-        if line.lstrip().startswith("# --") or (says and line.lstrip().startswith("#")):
-            says.append(_SAYS.sub("", line))
+        if line.lstrip().startswith("# --") or (description and line.lstrip().startswith("#")):
+            description.append(_COMMENT.sub("", line))
             continue
         key = _KEY.match(line)
         if key is None:
             continue
         path[len(key[1]) // 2 :] = [key[2]]
-        if says:
+        if description:
             default = document
             for part in path:
                 default = default[part]
-            yield Value(".".join(path), " ".join(says), default)
-            says = []
+            yield Value(".".join(path), " ".join(description), default)
+            description = []
 
 
 def schema() -> Schema:
-    """The JSON Schema of values.yaml. `global` is Helm's: a parent chart's values come with it."""
+    """The JSON Schema of values.yaml. `global` is Helm's: a parent chart passes its values in it."""
     config = json_schema()
     definitions = config.pop("$defs")
     config = {key: value for key, value in config.items() if key in {"type", "additionalProperties", "properties"}}
-    for key in OWN:
+    for key in CHART_KEYS:
         del config["properties"][key]
-    # The same dict stands in several places, each with its own description.
+    # The same dict is used for several keys, each with its own description.
     values: Schema = json.loads(json.dumps(VALUES))
     for value in described((CHART / "values.yaml").read_text(encoding="utf-8")):
-        _at(values, value.key)["description"] = value.says
+        _at(values, value.key)["description"] = value.description
     values["properties"]["global"] = MAPPING
-    definitions = {name: part for name, part in definitions.items() if name not in OWN_SECTIONS}
+    definitions = {name: part for name, part in definitions.items() if name not in CHART_SECTIONS}
     head = {"$schema": DIALECT, "title": "Values of Tidegate's chart"}
     return head | values | {"$defs": for_go(definitions | {"Config": config})}
 
 
 def for_go(part: Any) -> Any:
-    """The same schema with patterns that Helm can read."""
+    """The same schema with patterns that Helm supports."""
     if isinstance(part, list):
         return [for_go(each) for each in part]
     if not isinstance(part, dict):
@@ -203,14 +204,14 @@ def table() -> str:
     """The table of values, in Markdown."""
     rows = ["| key | default | what it does |", "|---|---|---|"]
     rows += [
-        f"| `{value.key}` | `{json.dumps(value.default)}` | {value.says} |"
+        f"| `{value.key}` | `{json.dumps(value.default)}` | {value.description} |"
         for value in described((CHART / "values.yaml").read_text(encoding="utf-8"))
     ]
     return "\n".join(rows) + "\n"
 
 
 def readme(text: str) -> str:
-    """The chart's README with the table as it is now."""
+    """The chart's README with the present table."""
     before, _, rest = text.partition(BEGIN)
     return before + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
 

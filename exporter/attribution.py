@@ -146,7 +146,7 @@ class _LabelledGpu(NamedTuple):
 
 
 class Labels:
-    """Follows the pod labels of one target's GPUs: a GPU that loses its label, and one whose label alternates."""
+    """Follows the pod labels of one target's GPUs: a GPU that loses its label, and one with alternating labels."""
 
     def __init__(self) -> None:
         """lost_at: GPUs without a label in the last response, and POSIX seconds when they last had one."""
@@ -166,7 +166,7 @@ class Labels:
         """The samples with corrected labels. `at`: POSIX seconds of receipt.
 
         A GPU that has lost its label keeps the last one while its pod exists, because a series never outlives its pod.
-        A GPU whose label returns to an earlier pod is time-sliced, though it looks exclusive: without
+        A GPU with a label that returns to an earlier pod is time-sliced, though it looks exclusive: without
         --kubernetes-virtual-gpus dcgm-exporter names the pod that it finds last (dcgm-exporter#307).
         """
         self._forget_old(at)

@@ -241,7 +241,7 @@ class Target:
     """A metrics endpoint.
 
     kind:  a kind of the catalog ("vllm", "dcgm", …) or "auto".
-    owner: the workload of a pod or gateway; None for a node, whose GPUs name their pods.
+    owner: the workload of a pod or gateway; None for a node: its GPUs name their pods.
     pod:   the pod, if it is known: a new pod with an old one's address is another target.
     max_age_s: age at which its values are stale, if it differs from the configuration's: a database has values as old
            as its own scrapes.

@@ -1,18 +1,18 @@
 """Holds the state of some workloads as columns with names.
 
-Every part with state has `columns()`, names to arrays whose first axis is one slot per workload, and
+Every part with state has `columns()`, names to arrays with one slot per workload on the first axis, and
 `take(columns, rows, source_rows)`, which copies the slots `source_rows` of other columns into its slots `rows`. Those
 columns are of the part before a reload, of a checkpoint, or of another replica, of this version or a neighbouring one:
 an unknown name is skipped; one that is missing, or has another shape, leaves its slots as they were.
 
-State of something else than a workload (a target's counters) is a table: columns of one length, of which
-`row` names the workload whose it is.
+State of something else than a workload (a target's counters) is a table: columns of one length;
+`row` has the workload of each entry.
 
 The last word of a column's name says when it holds times: `at`, `since`, `until` and `times` are POSIX seconds, so that
 a state can be moved to another clock without knowing what its columns are for.
 
 State belongs to a workload and its scale target together: what was measured and learned of one Deployment says nothing
-about another, so a workload whose scale target has changed shares no state with the one before.
+about another, so a workload with a new scale target shares no state with the one before.
 
 Worked example: the columns of two workloads, `memory.replicas` [3, 0] and `memory.idle_since` [nan, 100.0], taken by
 another list of them with `rows` [1] and `source_rows` [0]: its second workload had 3 replicas and is not idle.
@@ -48,9 +48,9 @@ class State:
     """State at one moment.
 
     at:        POSIX seconds of that moment.
-    workloads: whose slot is which.
+    workloads: the workload of each slot.
     columns:   names to arrays of shape (len(workloads), …).
-    tables:    names to columns of one length per table, of which `row` is the slot of the workload whose it is.
+    tables:    names to columns of one length per table; `row` is the slot of the entry's workload.
     targets:   the scale target of each workload, as `Deployment/chat`; "" where it was not known. Empty: not recorded,
                as by versions that did not write it.
     """

@@ -1,7 +1,7 @@
 """Loads the kernels of the daemon, and reports which of them had to be compiled.
 
 `python -m scaler.compilation` fills the cache of an image (see the Dockerfile). It imports what the daemon imports, and
-again in a new process, and fails if anything was compiled there: an image whose cache is not used is not built.
+again in a new process, and fails if anything was compiled there: an image with an unused cache is not built.
 
 Worked example: `load()` with an empty cache is `Report(compiled=28, cached=0, seconds=17.3)`, and the next time
 `Report(compiled=0, cached=28, seconds=0.6)`.

@@ -102,10 +102,10 @@ class Ports:
 class Daemon:
     """One process's worth of Tidegate.
 
-    replicas:    who knows how many replicas there are; by default the cluster, or nobody.
+    replicas:    counts the replicas; by default the cluster if there is one.
     reload:      reads the configuration again; None where there is no file to read.
-    changed:     is there a new configuration to read? Asked now and then.
-    discoveries: who knows where pages are, for a configuration; None is what it says itself.
+    changed:     whether there is a new configuration to read; called now and then.
+    discoveries: the target discoveries of a configuration; None is the default.
     terms:       of the Lease, where there are several replicas.
     """
 
@@ -286,7 +286,7 @@ class Daemon:
         async def ask() -> None:
             async with asyncio.TaskGroup() as tasks:
                 if self._metrics_server is not None:
-                    tasks.create_task(self._metrics_server.follow(client), name="whom the metrics API believes")
+                    tasks.create_task(self._metrics_server.follow(client), name="metrics API authentication")
                 if self._replica is not None:
                     tasks.create_task(self._replica.run(client), name="other replicas")
                 events = servers.events(
@@ -418,8 +418,8 @@ class Daemon:
             )
 
     def _leads(self, now: float) -> bool:
-        """Do others read our books? Where there may be several replicas and none is known to lead, nobody's are: what
-        two of them enter would be counted twice.
+        """Whether this replica's accounts are published. With several replicas and no leader none are, because the
+        accounts of two replicas would count twice.
         """
         return self._config.listen.peers is None or (
             self._replica is not None and self._replica.role(now) is HaRole.LEADER

@@ -31,7 +31,7 @@ class Reason(StrEnum):
     ASLEEP = "asleep"  # idle for the keep-warm time: zero
     HELD = "held"  # readings are stale: the last decision stands, for a while
     INCOMPLETE = "incomplete"  # a response lacks a series that it had, or has it wrong: nothing falls, nothing is idle
-    UNKNOWN = "unknown"  # nothing is known: an error to whoever asks
+    UNKNOWN = "unknown"  # without data: callers get an error
     NO_WAKE_SOURCE = "no_wake_source"  # idle, but nothing that lives at zero replicas could see the next request
     SCHEDULED = "scheduled"  # a schedule's floor or ceiling decides
     FROZEN = "frozen"  # a person's brake decides
@@ -74,7 +74,7 @@ class Evidence:
     gpu_memory_held_bytes: float | None = None  # residency, never activity
     wake_source: str | None = None  # what shows the next request at zero replicas, and where; None: nothing
     objectives: tuple[Objective, ...] = ()
-    stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
+    stale: tuple[str, ...] = ()  # the targets with missing or stale readings
     incomplete: tuple[str, ...] = ()  # the series that make a reading a lower bound, with target, reason and time
     notes: tuple[str, ...] = ()  # sentences for a person
     brake: str | None = None  # the most careful that holds, as "freeze until 2026-11-23T08:00Z (ai/Deployment/chat)"
@@ -90,7 +90,9 @@ class Evidence:
     keep_warm_saves_money: float | None = None  # likewise, in the money of `prices`
     probe_period_s: float | None = None  # of regular requests that are taken for probes and keep nothing awake
     regular_requests_count_until: float | None = None  # POSIX seconds; None: they do not, where they look like probes
-    replicas_sleeping: int | None = None  # whose engines are in sleep mode: no capacity; None where no page says
+    replicas_sleeping: int | None = (
+        None  # replicas with engines in sleep mode: no capacity; None if no target exposes it
+    )
 
     @property
     def queued(self) -> float | None:
@@ -117,12 +119,12 @@ def _sum(*parts: float | None) -> float | None:
 class Decision:
     """How many replicas a workload should have, and why.
 
-    replicas:    None is unknown: an error to whoever asks. 0 only when inactive, else at least 1.
+    replicas:    None is unknown: callers get an error. 0 only when inactive, else at least 1.
     decided_at:  POSIX seconds when this became the answer.
     measured_at: POSIX seconds of the oldest reading it rests on; None if it rests on none.
     held_since:  POSIX seconds since when it is held on stale readings; None while fresh.
     idle_since:  POSIX seconds since when nothing is to be done; None while busy or unknown.
-    observed:    it is published for people; whoever asks for it to act on it gets an error.
+    observed:    it is published for people; KEDA and the metrics API get an error.
     published:   the number for a HorizontalPodAutoscaler: `replicas`, except if the HPA's tolerance would ignore the
                  step up; then the next number that has effect, which may exceed the workload's maximum. The default
                  is `replicas`; None if that is None.

@@ -20,7 +20,7 @@ ProblemListener: TypeAlias = Callable[[str | None], None]  # a problem, or None 
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
-class BadTlsFiles(ValueError):  # noqa: N818 - named for whose fault it is
+class BadTlsFiles(ValueError):  # noqa: N818 - named after the side at fault
     """The files cannot serve: one is missing, is not PEM, or they do not belong together."""
 
 

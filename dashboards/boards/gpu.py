@@ -74,7 +74,7 @@ def _now() -> list[Panel]:
         ),
         stat_of(
             "Active",
-            f"GPUs and MIG instances whose engine was active for more than {IDLE_RATIO:.0%} of the last sample. The "
+            f"GPUs and MIG instances with engine activity above {IDLE_RATIO:.0%} in the last sample. The "
             "others are free or idle; below are those that are held.",
             "short",
             Query(f"count({active} > {IDLE_RATIO}) or 0 * count({active})"),

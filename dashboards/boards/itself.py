@@ -61,8 +61,9 @@ def _now() -> list[Panel]:
         ),
         stat_of(
             "Leaders",
-            "Replicas whose Board the others publish. 0 with several replicas: each publishes its own decisions. More "
-            "than 1 for longer than a scrape: two installations share a job. Runbook: TidegateNoLeader.",
+            "Leading replicas: the others publish their Board. 0 with several replicas: each publishes its own "
+            "decisions. More than 1 for longer than a scrape: two installations share a job. Runbook: "
+            "TidegateNoLeader.",
             "short",
             Query(f"sum(tidegate_leader{{{SELF}}})"),
             [Step(2, RED)],
@@ -87,7 +88,7 @@ def _now() -> list[Panel]:
         ),
         stat_of(
             "Failed targets",
-            "Targets whose last scrape failed. They are listed below with the reason.",
+            "Targets with a failed last scrape. They are listed below with the reason.",
             "short",
             Query(
                 f"count(max by (role, owner, target) (tidegate_scrape_up{{{SELF}}}) == 0)"
@@ -180,7 +181,7 @@ def _scrapes() -> list[Panel]:
         ),
         rows(
             "Failed targets and reasons",
-            "Targets whose last scrape failed, and the recent reasons. Read one as Tidegate does: `tidegate read "
+            "Targets with a failed last scrape, and the recent reasons. Read one as Tidegate does: `tidegate read "
             "URL`. Runbook: TidegateTargetStale, TidegateWakeSourceStale.",
             [
                 Query(f"max by ({labels}) (tidegate_scrape_up{{{SELF}}}) == 0"),

@@ -123,8 +123,8 @@ def peers() -> list[Panel]:
     return [
         timeline(
             "Leader",
-            "The replica whose Board the others publish. It changes with restarts and drains. Repeated changes: the "
-            "API server is slow to renew the Lease. Runbook: TidegateNoLeader.",
+            "The leading replica: the others publish its Board. It changes with restarts and drains. Repeated changes: "
+            "the API server is slow to renew the Lease. Runbook: TidegateNoLeader.",
             [Query(self_each("tidegate_leader"), "{{instance}}")],
             {1.0: ("leads", GREEN), 0.0: ("follows", NAVY)},
             width=8,

@@ -23,8 +23,9 @@ def needs_attention() -> list[Panel]:
         _without_effect(),
         graph(
             "Controller outcomes",
-            "Number of workloads whose decisions are followed, wait for a stabilization window or a cooldown, are "
-            "limited by configuration, or have a problem. docs/explanation/controller-outcome.md explains each code.",
+            "Number of workloads by outcome: decisions are followed, wait for a stabilization window or a cooldown, "
+            "are limited by configuration, or have a problem. docs/explanation/controller-outcome.md explains each "
+            "code.",
             "short",
             [Query(f"count by (code) ({of('tidegate_controller_outcome', 'code')})", "{{code}}")],
             stacked=True,

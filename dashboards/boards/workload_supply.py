@@ -27,7 +27,7 @@ from ..queries import (
 
 INTERVAL = "$__rate_interval"
 # The label `owner` of a scrape.
-OWN_TARGETS = 'owner="$namespace/$workload"'
+WORKLOAD_TARGETS = 'owner="$namespace/$workload"'
 
 
 def gpus() -> list[Panel]:
@@ -206,8 +206,8 @@ def trust() -> list[Panel]:
             "Each target of the workload: whether the last scrape succeeded, and its duration. 0: read it as Tidegate "
             "does, `tidegate read URL`. Tidegate / Itself has the reasons of failures.",
             [
-                Query(f"min by (role, target) (tidegate_scrape_up{{{OWN_TARGETS}}})", "answers"),
-                Query(f"max by (role, target) (tidegate_scrape_duration_seconds{{{OWN_TARGETS}}})", "took"),
+                Query(f"min by (role, target) (tidegate_scrape_up{{{WORKLOAD_TARGETS}}})", "answers"),
+                Query(f"max by (role, target) (tidegate_scrape_duration_seconds{{{WORKLOAD_TARGETS}}})", "took"),
             ],
             [
                 Column("role"),

@@ -45,7 +45,7 @@ from .missing_series import read as read_identity
 from .missing_series import write as write_identity
 from .plan import Mask, ReadPlan, Wanted
 
-# A series whose labels no other series has any more counts as unloaded after so long: a minute (twelve scrapes at the
+# A series without any other series of its labels counts as unloaded after so long: a minute (twelve scrapes at the
 # default interval) if it had no work in hand, five minutes (the default hold) if it had, or if no other series ever
 # shared its labels, as of a gateway's flow or a broker's queue that is deleted.
 UNLOADED_AFTER_S = 60.0
@@ -294,7 +294,7 @@ class Completeness:
         return self._extended
 
     def _last_readings(self, subjects: Sequence[Subject]) -> list[float]:
-        """POSIX seconds of each row: a GPU's last reading; of a queue, whose values are unknown, the last response."""
+        """POSIX seconds of each row: a GPU's last reading; for a queue with unknown values, the last response."""
         read_at = {_identity(series.subject): series.at for series in self._missing.values()}
         return [read_at[_identity(each)] if isinstance(each, Gpu) else self._judged_at for each in subjects]
 

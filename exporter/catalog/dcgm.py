@@ -172,7 +172,7 @@ def _cells(row: int, field: _Field, device: _Device, *, per_process: bool) -> li
             *(Cell(index, row, field.column, Combine.COPY, unit) for index in whole),
             *(Cell(index, row, f"{field.parts}{number_of[pod]}", Combine.SUM, unit) for index, pod in parts),
         ]
-    if per_process:  # parts of a device whose own line is missing: their sum is not the device
+    if per_process:  # parts of a device without its own line: their sum is not the device
         return []
     return [Cell(index, row, field.column, Combine.SAME, unit) for index, _ in parts]
 
@@ -285,7 +285,7 @@ def _without_pods(members: Sequence[tuple[int, PodKey | None]]) -> list[tuple[in
 
 
 def with_parts(columns: Columns, subjects: tuple[Subject, ...], used: Floats) -> tuple[Subject, ...]:
-    """The subjects, with the parts of those shared GPUs whose parts add up. `used`: bytes, of the device."""
+    """The subjects, with the parts of shared GPUs if their parts add up. `used`: bytes, of the device."""
     if not any(name.startswith((UTILIZATION_PART, MEMORY_PART)) for name in columns):
         return subjects
     busy = columns.get(Quantity.GPU_UTILIZATION, np.full(len(subjects), np.nan))

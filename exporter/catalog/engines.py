@@ -171,7 +171,7 @@ _LLAMACPP_ROWS = (
 )
 LLAMACPP = Kind("llamacpp", {"llamacpp:": 2}, port=8080, work=4.0, rows=_LLAMACPP_ROWS)
 
-# vLLM whose metrics go through Ray (Ray Serve LLM, RayPrometheusStatLogger): vllm/v1/metrics/ray_wrappers.py; the
+# vLLM with metrics through Ray (Ray Serve LLM, RayPrometheusStatLogger): vllm/v1/metrics/ray_wrappers.py; the
 # prefix is Ray's. The colon is an underscore since Ray's metrics are OpenTelemetry's. One series per WorkerId and
 # ReplicaId, all of a node in one response, and all are parts. Of counters Ray may expose a gauge without `_total` too.
 _RAY_VLLM_ROWS = tuple(

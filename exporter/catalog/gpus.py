@@ -10,8 +10,8 @@ Worked example: of `3g.40gb` on an H100 the slices are 3, the ceiling 0.333 and 
 
 **Lost GPUs.** DCGM exposes the last Xid code of a GPU and never clears it (NVIDIA/DCGM#277, dcgm-exporter#500): after a
 repair it is still 79. So a code alone proves nothing. A GPU is lost if its code *changed* to a fatal one between two
-responses, and its activity, which it had before, is missing. A GPU that keeps its activity has survived; one whose
-activity returns is well again. Missing activity alone proves nothing either: profiling may be paused, and an Xid 31 of
+responses, and its activity, which it had before, is missing. A GPU that keeps its activity has survived; with
+returning activity it is well again. Missing activity alone is no proof either: profiling may pause, and an Xid 31 of
 an application can blank the profiling fields (NVIDIA/DCGM#202). Not detected: an error before the first response, two
 errors between two responses of which the last is harmless (Xid 45 follows many), a GPU that is not exposed any more.
 

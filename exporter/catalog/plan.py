@@ -100,7 +100,7 @@ class ReadPlan:
     marked: Mask  # DCGM's series, which may be a mark
     maybe_percent: Indices  # positions of ratios that may be percentages
     groups: tuple[_CombineGroup, ...]
-    members: Indices  # series whose timestamps count, by row, cut at `first`
+    members: Indices  # series with timestamps that count, by row, cut at `first`
     first: Indices
     finish: Finish
     wanted: tuple[Wanted, ...]
@@ -232,7 +232,7 @@ def build(
 ) -> ReadPlan:
     """Sorts cells into a plan.
 
-    timed:    for rows that may have no cell, the series whose timestamps count.
+    timed:    for rows that may have no cell, the series with timestamps that count.
     watched:  DCGM's series; those that are cells too keep their cell's range.
     maybe_percent: series that are ratios or percentages.
     families: the column of each family of the kind.

@@ -78,7 +78,7 @@ def label(*names: str) -> Callable[[Labels], Key]:
 
 
 def whole_response(_: Labels) -> Key:
-    """One key for a response whose gauges name no model."""
+    """One key for a response with gauges that name no model."""
     return ("",)
 
 

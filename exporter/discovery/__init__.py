@@ -30,7 +30,7 @@ class Discovery(Protocol):
 
     @property
     def owner(self) -> WorkloadKey | None:
-        """The workload whose pods are listed; None if the targets belong to no single workload."""
+        """The workload of the listed pods; None if the targets belong to no single workload."""
 
     def listing(self) -> Listing | None:
         """The last targets; None while they are unknown."""

@@ -313,7 +313,7 @@ class Cluster:
         return tuple(pod for pod in pods if pod is not None and not pod.done)
 
     def _predictors(self, target: Ref) -> list[Scalable]:
-        """The Deployments whose pods serve the requests of an InferenceService: not its transformer's or explainer's,
+        """The Deployments that serve the requests of an InferenceService: not its transformer's or explainer's,
         and not the workers of a model that is spread over several nodes ("-predictor-worker").
         """
         names = {f"{target.name}-predictor", f"{target.name}-predictor-default"}

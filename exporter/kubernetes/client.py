@@ -65,7 +65,7 @@ class TimeLimits(NamedTuple):
     connect_s: for a connection.
     answer_s:  for a page of a list, or until a watch is accepted; the API server itself gives up after 60.
     silence_s: of an open watch. A bookmark comes about once a minute, so two missed ones mean a dead connection.
-    review_s:  for a short request, whose caller waits.
+    review_s:  for a short request with a waiting caller.
     """
 
     connect_s: float = 10.0
@@ -86,7 +86,7 @@ async def connect(
 ) -> KubernetesClient:
     """A client for the API server of this pod or of a kubeconfig file. Sends no request yet. Raises CannotConnect.
 
-    kubeconfig: a file, or several, as in $KUBECONFIG; None: the pod's own ServiceAccount (whose files are in
+    kubeconfig: a file, or several, as in $KUBECONFIG; None: the pod's own ServiceAccount (its files are in
                 `account`) if this is a pod and no context is given, else $KUBECONFIG or ~/.kube/config.
     context:    one of the file's; None: its current one.
     """

@@ -6,8 +6,8 @@ Worked example: `read(PODS, {"metadata": {"namespace": "ai", "name": "chat-0", "
 without owner, address and GPUs. With `"spec": {"containers": "none"}` it raises `Malformed`: "ai/Pod/chat-0:
 spec.containers: must be a list of objects, got 'none'".
 
-GPUs are counted by resource name, with Kubernetes' arithmetic of containers, init containers and sidecars. A pod whose
-init container requests 2 `nvidia.com/gpu` and whose two containers request 1 each holds 2; with a sidecar (an init
+GPUs are counted by resource name, with Kubernetes' arithmetic of containers, init containers and sidecars. A pod with
+an init container that requests 2 `nvidia.com/gpu` and two containers of 1 each holds 2; with a sidecar (an init
 container that always restarts) that requests 1 as well, it holds 3.
 """
 

@@ -1,6 +1,6 @@
 """Reads typed fields from the JSON of a Kubernetes object, and writes times in Kubernetes' format.
 
-A missing field and a null are the same, as they are to Kubernetes. A field of a wrong type raises FieldError, whose
+A missing field and a null are the same, as they are to Kubernetes. A field of a wrong type raises FieldError; the
 message has the field's path, its bound and its value.
 
 Worked example: `Fields({"replicas": "three"}, "spec").integer("replicas")` raises `FieldError("spec.replicas: must be a

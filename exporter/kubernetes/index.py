@@ -2,7 +2,7 @@
 
 All indexes are updated in one place, `Records.keep`. Objects may come in any order.
 
-Worked example: `keep(ref, pod)` with a pod whose address was None and is now 10.0.0.7 indexes it by that address and
+Worked example: `keep(ref, pod)` with a pod with the new address 10.0.0.7, formerly None, indexes it by that address and
 adds its ReplicaSet and its Deployment to `changes`. `keep(ref, pod)` with an equal record does nothing: a kubelet's
 heartbeat in the pod's status, which the record leaves out, is no change.
 """

@@ -3,7 +3,7 @@
 A pod's JSON is about 10 kB and a node's more; a cluster has thousands. Each is reduced to its record on arrival
 (`decode`). A field that an object does not have is None, never 0.
 
-Worked example: a pod `ai/chat-7d9f8b6c5d-x2k9q` whose controller is ReplicaSet `chat-7d9f8b6c5d`, ready at 10.0.0.7,
+Worked example: a pod `ai/chat-7d9f8b6c5d-x2k9q` of ReplicaSet `chat-7d9f8b6c5d`, ready at 10.0.0.7,
 with one `nvidia.com/gpu`, is `Pod(PodKey("ai", "chat-7d9f8b6c5d-x2k9q"), owner=Ref("ai", "ReplicaSet",
 "chat-7d9f8b6c5d"), address="10.0.0.7", ready=True, gpus={"nvidia.com/gpu": 1}, …)`.
 """

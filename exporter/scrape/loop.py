@@ -74,7 +74,7 @@ class _ScrapeGroup:
 
 @dataclass(eq=False, slots=True)
 class _ScrapeRound:
-    """expected: targets whose responses it waits for. landed: responses that have not been handed over."""
+    """expected: targets with outstanding responses. landed: responses that have not been handed over."""
 
     group: _ScrapeGroup
     expected: set[Target]

@@ -123,7 +123,7 @@ class Layout:
         return tuple(self._name(head) for head in self.heads)
 
     def select(self, wanted: Container[str]) -> list[int]:
-        """The indices of the series whose name is in `wanted`."""
+        """The indices of the series with a name in `wanted`."""
         return [index for index, name in enumerate(self.names) if name in wanted]
 
     def read(self, index: int) -> Parsed:

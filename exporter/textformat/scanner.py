@@ -226,7 +226,7 @@ def _decide_open_lines(body: bytes, lines: _Lines, *, openmetrics: bool) -> None
 def _mark_invalid(body: bytes, lines: _Lines) -> tuple[list[bytes], list[int]]:
     """Marks lines with broken UTF-8 and repeated series.
 
-    Returns the heads of what is left, and the lines of series whose repeats have another value. Of those the largest
+    Returns the heads of what is left, and the lines of series with repeats of another value. Of those the largest
     value is kept: two processes that expose the same series have at least the work of the busier one.
     """
     rows = np.flatnonzero(lines.kind == kernel.SAMPLE)

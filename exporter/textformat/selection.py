@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Distinct names counted for one sign. The counts only rank kinds whose signs are equally strong.
+# Distinct names counted for one sign. The counts only rank kinds with equally strong signs.
 MAX_SIGN_NAMES = 256
 MAX_STATES = 2**16 - 1  # a state is a uint16
 

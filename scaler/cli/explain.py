@@ -37,7 +37,7 @@ MOST_NAMES = 3
 CHANGES_SHOWN = 8
 
 
-class BadExplainRequest(Exception):  # noqa: N818 - named for whose fault it is
+class BadExplainRequest(Exception):  # noqa: N818 - named after the side at fault
     """The request is invalid; the message has the remedy."""
 
 

@@ -98,7 +98,7 @@ class StreamGroup(Section):
 
 
 class Delayed(Section):
-    """Sorted set whose scores are due times. Due jobs are waiting; later ones do not count."""
+    """Sorted set with due times as scores. Due jobs are waiting; later ones do not count."""
 
     key: Text
     """The sorted set."""
@@ -194,8 +194,8 @@ class Endpoint(Section):
     """Scale target in the workload's namespace, such as `Deployment/chat`: all its pods are scraped. Deployment,
     StatefulSet, LeaderWorkerSet, Rollout, InferenceService or ScaledJob. Only for `pods`; needs `kubernetes`."""
     service: Annotated[str, SERVICE] | None = None
-    """Service whose ready addresses are scraped; without a namespace, in the workload's. For `gateway`, and with a
-    namespace for `gpus`; needs `kubernetes`."""
+    """Service with the addresses to scrape; without a namespace, in the workload's. For `gateway`, and with a namespace
+    for `gpus`; needs `kubernetes`."""
     prometheus: PrometheusQuery | None = None
     """The same metrics from a Prometheus, for pods that Tidegate cannot reach. `access` then applies to that server."""
     redis: Redis | None = None

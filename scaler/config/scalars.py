@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from exporter.catalog import GPU_KINDS, KINDS
 
 AUTO: Literal["auto"] = "auto"
-REFUSED = "refused"  # the type of a pydantic error whose message is already ours
+REFUSED = "refused"  # the type of a pydantic error with a message of ours
 LONGEST_S = 365 * 86400.0  # a longer duration is a typing mistake
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"

@@ -217,7 +217,7 @@ class Workload(Section):
 def for_jobs(workload: Workload) -> Workload:
     """The workload with the ScaledJob defaults in place of values that are not given.
 
-    KEDA starts as many Jobs as it is told, less those that run, and ends none. So zero is harmless, and a number that
+    KEDA starts as many Jobs as published, minus those that run, and ends none. So zero is harmless, and a number that
     is too high starts Jobs without work (pkg/scaling/executor/scale_jobs.go): nothing is kept warm or smoothed, there
     is no start-up grace, and no KV-cache guard.
 

@@ -8,7 +8,7 @@ allowed.
 Unquoted scalars follow the core schema of YAML 1.2: only `true` and `false` are booleans, so `on` and `yes` are text;
 `010` is not octal and `1:30` is not base 60: both stay text, which the field then validates.
 
-Worked example: `compose("tick: 1s")` gives a mapping whose value `tick` is `YamlNode("1s", TextPosition(1, 7), "1s")`.
+Worked example: `compose("tick: 1s")` gives a mapping with `tick` as `YamlNode("1s", TextPosition(1, 7), "1s")`.
 """
 
 from __future__ import annotations

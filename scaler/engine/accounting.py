@@ -184,9 +184,9 @@ class Ledger:
         return {"since": self.since, "swept_at": self._swept_at, **self.now._asdict()}
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
-        """Go on in own `rows` from the slots `others` of somebody's books, where those are the longer ones.
+        """Copies the accounts `source_rows` of other columns into `rows`, if those began earlier.
 
-        Of two that begin at the same time this one stays: a published counter never falls.
+        If both began at the same time, the own accounts stay: a published counter never falls.
         """
         theirs = columns.get("accounts.since")
         if theirs is None or theirs.shape[1:] or theirs.dtype.kind != "f":
@@ -331,7 +331,7 @@ def states(replicas_by_use: Floats, totals: Aggregate, conditions: Circumstances
     """The state of each workload. there: see `replicas`."""
     order = np.array(_FIRST)
     counted: Codes = order[np.argmax(replicas_by_use[:, order] > 0.0, axis=1)]
-    # Nobody counts. What a page or a listing shows is there; what is told to be at zero, and shows nothing, is there.
+    # Without replica counts a workload with a response or a listed pod has replicas; one at zero without both has none.
     readings = totals.readings
     shown = (readings.ready > 0.0) | (readings.pods_fresh > 0.0) | (readings.pods_listed > 0.0)
     gone = conditions.zero & ~shown

@@ -1,4 +1,4 @@
-"""Backfills the windows of a workload whose targets are in a Prometheus: they are full when the daemon starts. Pure.
+"""Backfills the windows of a workload with targets in a Prometheus: they are full when the daemon starts. Pure.
 
 A decider of its own reads the responses of the last minutes again, moment by moment; its windows are kept, and its
 decisions are published nowhere.

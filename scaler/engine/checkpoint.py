@@ -105,8 +105,8 @@ class Bounds(NamedTuple):
     """The decisions that the configuration of one workload allows.
 
     minimum, maximum: replicas while active. sleeps: may it go to zero?
-    tolerance: of its HPA, a ratio: how far past the replicas the told number may be rounded.
-    observed:  it is published for people, and nobody may act on it.
+    tolerance: of its HPA, a ratio: how far the published number may exceed the replicas.
+    observed:  published for people only; controllers get an error.
     """
 
     minimum: float
@@ -177,7 +177,7 @@ class Rests:
 
 
 class Uncounted:
-    """Tracks workloads whose replicas are not counted yet.
+    """Tracks workloads without a replica count.
 
     One without state is not decided before: its first readings say nothing of the replicas that they leave out. After
     `young` seconds it is: the count may never come, as where rights are missing.

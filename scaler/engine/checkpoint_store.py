@@ -59,7 +59,7 @@ _OWNER_BYTES = 300
 KEPT_FILES = 2
 Remembered: TypeAlias = Callable[[], Awaitable[Sequence[State]]]
 _Result = TypeVar("_Result")
-# A disk that hangs must not keep a process from ending that has been told to.
+# A hanging disk must not delay the end of a process after SIGTERM.
 LAST_WRITE_S = 5.0
 
 
@@ -283,7 +283,7 @@ class CheckpointStore:
         self._log = structlog.get_logger()
         self._problem: str | None = None
         self._claim = Claim(owned=True)  # as it was logged
-        # One thread: what is submitted first is on the disk first, also where nobody waits for it any more.
+        # One thread: writes reach the disk in the order of their submission, even if the caller no longer waits.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
         self._copying = asyncio.Lock()
         self.written_at, self.failures = clock.now(), 0

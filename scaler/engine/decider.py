@@ -52,7 +52,7 @@ class Arrival(NamedTuple):
 
 
 def replaceable(before: Sequence[WorkloadSpec], plans: Sequence[WorkloadSpec]) -> Rows | None:
-    """The rows whose plans differ, if `Decider.replan` can replace them in place; else None.
+    """The rows with different plans, if `Decider.replan` can replace them in place; else None.
 
     It cannot if workloads, scale targets, names of pods or groups change: these connect rows with each other.
     """
@@ -123,7 +123,7 @@ class Decider:
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # its evidence has changed since its last Decision
         self._unpublished = np.ones(len(plans), dtype=np.bool_)  # no Decision of this process is published
         self._most_shown = max(FEWEST_SHOWN, ceil(SHOWN_ROUNDS * len(plans) * tick_s / interval_s))
-        self._turn = 0  # the row from which the next sweep chooses whose evidence it renews
+        self._turn = 0  # the row at which the next sweep starts to renew evidence
         self._rests = checkpoint.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
         self._identities = Identities(self.workloads, [plan.target for plan in plans])

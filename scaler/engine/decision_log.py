@@ -11,7 +11,7 @@ half for changes, so 134 entries are one each 7,200 / 134 = 54 s; never oftener 
 the hour that a chart shows.
 
 Worked example: `DecisionLog([plan], 64 << 20)` keeps 1,440 entries of that workload, at least the last six hours of one
-whose decision never changes; with a budget of 0 it keeps none and costs nothing. `flat(given, places)` of two workloads
+with a constant decision; with a budget of 0 it keeps none and costs nothing. `flat(given, places)` of two workloads
 has the shape (2, WIDTH), and `unflat` of one of its rows has the very numbers that the kernel was given.
 """
 
@@ -41,7 +41,7 @@ class Aside(NamedTuple):
     latest:   shape (rows, len(Signal)): the signals before they were smoothed.
     imputed:  pods that did not answer were taken to be like the others.
     asked:    replicas that its group asked for; 0 is none.
-    sleeping: pods whose engines are in sleep mode; NaN unknown.
+    sleeping: pods with engines in sleep mode; NaN unknown.
     gpus_held: GPUs that its running pods asked for; NaN unknown.
     gpus_shown, gpus_utilised, gpus_silent, gpus_lost, gpus_parts: as in `totals.GpusSeen`.
     probe_period: seconds of the regular requests that are taken for probes; NaN where none are.

@@ -1,6 +1,6 @@
 """Builds Decisions with their evidence from the columns of a sweep.
 
-It decides nothing. It builds objects only for the workloads whose Decision is published. Numbers are read from lists:
+It decides nothing. It builds objects only for the workloads with a published Decision. Numbers are read from lists:
 reading single numbers from arrays takes much longer.
 
 Worked example: a workload is `warm` and has an active brake. Its Decision has the reason and the replicas; its evidence
@@ -53,7 +53,7 @@ class SweepColumns:
     together: Mask  # it sleeps and wakes with its group
     smoothed: Floats
     verdicts: Verdicts
-    number: Floats  # replicas, as controllers are told
+    number: Floats  # replicas, as published
     tolerance: Floats  # of its HPA, a ratio
     memory: Memory
     keep_warm: Floats

@@ -50,7 +50,7 @@ from .publisher import Publisher
 LOOK_AGAIN_S = 0.2
 # A registry of 10,000 workloads takes a thread 0.3 s: pauses are four times as long.
 LOOKS_APART = 4.0
-# Workloads whose state is copied in one go: 5 MB, a few milliseconds.
+# Workloads that are copied at once: 5 MB, a few milliseconds.
 COPIED_AT_ONCE = 1000
 
 
@@ -58,14 +58,14 @@ COPIED_AT_ONCE = 1000
 class LoopContext:
     """The parts that stay across reloads.
 
-    cluster:     what is known of Kubernetes; None where it is not asked. moved: set when something there has changed.
-    replicas:    who counts replicas; None is: the cluster, or nobody.
-    believed:    told of each new census, and None when what the cluster said is not known any more.
-    ticked:      told the time of every sweep that worked.
-    leads:       do the other replicas of Tidegate, and those who read /metrics, go by ours?
-    discoveries: who knows where pages are; None is what the configuration says.
-    kept:        what was remembered before the start of workloads that have not come yet.
-    refused:     workloads of which the leader's decision is not repeated.
+    on_tick:     called with the time of every successful sweep, POSIX seconds.
+    on_registry: called with each new registry, and with None when the cluster's state becomes unknown.
+    leads:       whether this replica's accounts are published, given POSIX seconds.
+    cluster:     the cache of Kubernetes objects; None without Kubernetes. moved: set when an object has changed.
+    replicas:    counts the replicas; None is the cluster if there is one.
+    discoveries: the target discoveries of a configuration; None is the default.
+    unclaimed:   restored state of workloads that do not exist yet.
+    refused:     workloads for which the leader's decision is not repeated.
     """
 
     clock: Clock
@@ -87,7 +87,7 @@ class LoopContext:
 
 
 class ControlLoop:
-    """The scrapes and ticks of one configuration. before: the control loop whose state it takes."""
+    """The scrapes and ticks of one configuration. before: the control loop that hands over its state."""
 
     def __init__(
         self, config: Config, context: LoopContext, before: ControlLoop | None = None, prepared: Prepared | None = None
@@ -126,7 +126,7 @@ class ControlLoop:
         self._readers_before = {} if before is None else before._loop.readers()  # noqa: SLF001 - its own kind
         self._failing: dict[Target, str] = {}
         self._failed_before = {} if before is None else before._failing  # noqa: SLF001 - its own kind
-        self._to_backfill: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
+        self._to_backfill: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # without backfill so far
         self._registry_changed = asyncio.Event()
         self._registry_changed.set()  # what changes in the cluster while a configuration is prepared is taken then
         last = None if before is None else before._decider  # noqa: SLF001 - its own kind
@@ -185,7 +185,7 @@ class ControlLoop:
                 parts.append(decider.state(clock.now(), slice(first, first + COPIED_AT_ONCE)))
                 await asyncio.sleep(0)
                 if decider is not self._decider:
-                    break  # another list of workloads: what is left of this one is nobody's
+                    break  # another list of workloads: the rest of this one is obsolete
             else:
                 return [*parts, *kept.rest(clock.now())]
 
@@ -537,8 +537,8 @@ class ControlLoop:
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:
             return
-        # A list must not meet the last tick's count: "no pods" and "one is ready" would be an outage, of which whoever
-        # has just been put to sleep is woken.
+        # A listing must not meet the last tick's count: "no pods" and "one is ready" would look like an outage, which
+        # would wake a workload that has just gone to sleep.
         self._count((discovery.owner,))
         if listing is None:
             self._decider.listed(discovery.owner, None)

@@ -4,8 +4,8 @@ Publishing is one assignment; no reader waits for a lock. A reader that waits fo
 with the present one, so that no change is lost.
 
 With several replicas of Tidegate this one keeps its local Board beside the leader's. It serves the leader's while it
-follows (`follow`), and its local Board after `alone`. A workload that the leader does not have, or whose entry is
-refused (`admits`), is served from the local Board.
+follows (`follow`), and its local Board after `alone`. A workload without an entry of the leader, or with a
+refused one (`admits`), is served from the local Board.
 
 Worked example: `publish([chat at 2], 10.0)` serves 2. After `follow({chat: at 3}, 11.0)` it serves 3, whatever is
 published; after `alone()` it serves the 2 that was published last.
@@ -25,9 +25,9 @@ from scaler.model import EMPTY, Board, Decision, Reason
 class Publisher:
     """Holds the present Board. One writer, the daemon's loop; any number of readers in the same loop.
 
-    admits:    whether an entry of the leader may be an answer here. It is asked once for each entry, and again when the
+    admits:    whether a decision of the leader is allowed here. It is called once for each entry, and again when the
                list of workloads changes.
-    on_change: told of all answers as they were, of those that are others now, and of the Board's time (POSIX seconds).
+    on_change: called with the previous decisions, the changed ones, and the Board's time (POSIX seconds).
                It is called in the middle of a decision, so it must not wait for anything.
     """
 
@@ -66,7 +66,7 @@ class Publisher:
     def publish(self, changed: Iterable[Decision], at: float) -> None:
         """Replace some own entries. `at`: POSIX seconds of the decision.
 
-        A page of the last configuration may land while the next one begins: whom it removed stays removed.
+        A response of the last configuration may land while the next one starts: removed workloads stay removed.
         """
         fresh = {decision.workload: decision for decision in changed if self.knows(decision.workload)}
         old = self._local
@@ -101,9 +101,9 @@ class Publisher:
         self.publish([decision for decision in given_up if decision is not None], held_since)
 
     def keep_only(self, workloads: Iterable[WorkloadKey], at: float, begun: Iterable[WorkloadKey] = ()) -> None:
-        """A new configuration: entries of workloads that are gone go with them, and their readers are told.
+        """Applies a new configuration: removes the entries of removed workloads and notifies their readers.
 
-        begun: workloads that begin anew; what was published of them was decided for another scale target.
+        begun: workloads with new state; their published decisions were for another scale target.
         """
         self._workloads = frozenset(workloads)
         kept = self._workloads.difference(begun)

@@ -29,7 +29,7 @@ LARGEST_LINE_BYTES, MOST_COMMAS = 2**25, 10**6
 _LATEST = 1e12
 
 
-class BadFrame(ValueError):  # noqa: N818 - named for whose fault it is
+class BadFrame(ValueError):  # noqa: N818 - named after the side at fault
     """The body is not a frame, or has an unknown format."""
 
 

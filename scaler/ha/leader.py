@@ -162,7 +162,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.board = EMPTY
-        self._begin: int | None = None  # the oldest version whose changes are complete
+        self._begin: int | None = None  # the oldest version with complete changes
         self._changed: dict[WorkloadKey, int] = {}  # version in which the entry became what it is
         self._gone: dict[WorkloadKey, int] = {}  # version in which it was removed, in that order
 

@@ -149,7 +149,7 @@ class Replica:
 
     @property
     def followed_address(self) -> str | None:
-        """HOST:PORT (or the identity) of the leader whose Board is published. Returns None if the own Board is."""
+        """HOST:PORT (or the identity) of the leader, if its Board is published. Returns None if the own Board is."""
         lease = self._leader() if self._publisher.following else None
         return None if lease is None else lease.address or lease.holder
 

@@ -8,7 +8,7 @@ Observed on KEDA 2.19.0 and 2.20.2: a fallback marks the trigger active, so it l
 zero its error no longer blocks scaling to zero; it never engages while GetMetricSpec fails, that is, while the scaler
 is unreachable. Unpausing after the cooldown scales to zero within the second.
 
-Worked example: for a ScaledObject whose trigger has the metadata `{scalerAddress: "tidegate:6000", engine: vlm}` there
+Worked example: for a ScaledObject with trigger metadata `{scalerAddress: "tidegate:6000", engine: vlm}` there
 is one error, `scaledobject.yaml:9:15: spec.triggers.0.metadata.engine: must be one of ..., got 'vlm'`.
 """
 

@@ -9,8 +9,8 @@ by descent on
 in the same simulator: a block of time gets a replica less, or one more, blocks of an hour first and of a quarter of a
 minute last. Each is tried by itself, from the world as it is at that moment (`walk`). A high price comes first; then it
 falls as long as enough requests meet the SLO, each time from the plan before. What a block would have saved and
-broken is remembered, so at the next price only those are tried again whose choice is near, or whose neighbours have
-changed. So the plan is one that works: an upper bound of the optimum.
+broken is remembered, so at the next price only those with a near choice or with changed neighbours are tried
+again. So the plan is one that works: an upper bound of the optimum.
 
 `fluid_gpu_hours` is a lower bound, and a loose one: as if work could wait for a full batch and starting were free.
 

@@ -36,8 +36,8 @@ REQUEST_COUNTS = 4
 # CONTEXT: tokens of the sequences it decodes; KV: those and the prompts it has admitted. BUSY: seconds in all.
 CREATED, READY_AT, BEGAN, BOUNDARY, CONTEXT, KV, BUSY = range(7)
 REPLICA_NUMBERS = 7
-# DOING: below. STEPS: decode steps in all. RUN: steps of the present run. DECODING: sequences. QUEUED: requests whose
-# prompt is not wholly read, ADMITTED those of them that have a place. PENDING: their tokens. CHUNK: read in this step.
+# DOING: below. STEPS: decode steps in all. RUN: steps of the present run. DECODING: sequences. QUEUED: requests with
+# a partly read prompt, ADMITTED those of them that have a place. PENDING: their tokens. CHUNK: read in this step.
 PHASE, DOING, STEPS, RUN, DECODING, QUEUED, ADMITTED, HEAD, TAIL, PENDING, CHUNK = range(11)
 REPLICA_COUNTS = 11
 

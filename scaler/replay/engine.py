@@ -76,7 +76,7 @@ from .columns import (
     steps_within,
 )
 
-# What the engine is compiled for, and whoever looks at its world.
+# The types for which the engine and the readers of its state are compiled.
 WORLD = typeof(ReplayWorld.of(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1))
 SERVER = typeof(ServerColumns(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0))
 

@@ -1,9 +1,9 @@
 """The control planes a replay can be asked for by name, their parameters, and the grid they are tuned by.
 
-`NAME` is one at its defaults; `NAME:key=value,key=value` changes some. Each family says in a line what it is; the
-grid is what "best-tuned in hindsight" means: every combination of the values given there, published so that nobody has
-to believe us. The hpa-* families are keda-* with at least one replica, for people who have no KEDA: what the grid of
-one has tried the other need not.
+`NAME` is one at its defaults; `NAME:key=value,key=value` changes some. Each family says in a line what it is; the grid
+is what "best-tuned in hindsight" means: every combination of the values given there, published so that every reader can
+check them. The hpa-* families are keda-* with at least one replica, for people who have no KEDA: what the grid of one
+has tried the other need not.
 
 Worked example:
 
@@ -31,7 +31,7 @@ Values: TypeAlias = Mapping[str, Value]
 Build: TypeAlias = Callable[[str, Values], Baseline]
 Grid: TypeAlias = Mapping[str, Sequence[Value]]
 
-MOST = 32  # replicas, where nobody says another maximum
+MOST = 32  # replicas, by default
 
 
 class Parameter(NamedTuple):

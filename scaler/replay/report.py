@@ -107,12 +107,12 @@ class TraceResult:
 
     def bounds(self) -> str:
         """The two bounds, and how they were found, in a sentence or two."""
-        fluid = f"{self.fluid_gpu_hours:.1f} GPU-hours are a bound nobody is under: full batches, and starting is free."
+        fluid = f"{self.fluid_gpu_hours:.1f} GPU-hours are a lower bound: full batches, and starting is free."
         if self.plan is None:
             return fluid
         kept = f"{100 * self.plan.slo_met_ratio:.2f} %"
         return (
-            f"The plan of somebody who knew the load takes {self.plan.gpu_hours:.1f} GPU-hours and keeps {kept}, as "
+            f"The plan with the load known in advance takes {self.plan.gpu_hours:.1f} GPU-hours and keeps {kept}, as "
             f"far as descent in the same simulator found one. {fluid}"
         )
 
@@ -259,14 +259,14 @@ def _legend(section: TraceSection, top: float) -> str:
     """The legend of these charts. top: the end of their scale, replicas."""
     keys = [("background:var(--sea)", "ready"), ("background:var(--sea);opacity:.35", "ordered")]
     if section.plan is not None:
-        keys.append(("background:var(--plan)", "the plan of somebody who knew the load"))
+        keys.append(("background:var(--plan)", "the plan with the load known in advance"))
     if any(row.course.chart[:, 5].any() for row in section.rows):
         keys.append(("background:var(--queue)", "requests held because nothing is ready"))
     if any(not slo_met(row.course).all() for row in section.rows):
         keys.append(
             (
                 "background:var(--bad)",
-                "requests whose SLO was missed, by when they came; the first minutes are not judged",
+                "requests where the SLO was missed, by arrival; the first minutes are not judged",
             )
         )
     named = "".join(f"<i class=key style='{style}'></i><b>{text}</b>" for style, text in keys)

@@ -144,7 +144,7 @@ class EngineSection(Section):
 
 
 class SloSection(Section):
-    """What users are told: so long to the first token, then so long to the last."""
+    """The SLO: time to the first token, then to the last."""
 
     first: Seconds
     """To the first token of a request, whatever its prompt."""
@@ -172,7 +172,7 @@ class ServerFile(Section):
     engine: EngineSection
     """How one replica works."""
     slo: SloSection
-    """What users are told."""
+    """The SLO of the service."""
 
 
 def load_profile(path: str) -> tuple[ServerProfile, list[Problem]]:

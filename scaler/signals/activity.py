@@ -236,7 +236,7 @@ class Probes:
         )
 
     def adopt(self, other: Probes, rows: Rows, source_rows: Rows) -> None:
-        """Takes over all slots of another, whose targets go on being scraped: `source_rows` into `rows`, pairwise."""
+        """Copies all slots of another instance with the same targets: `source_rows` into `rows`, pairwise."""
         self._rises, self._kept, self._clocks = other._rises, other._kept, other._clocks
         self._read_at = other._read_at
         self._real_at[rows] = other._real_at[source_rows]

@@ -8,7 +8,7 @@ A response without any queue is no empty queue: it counts as absent (a new engin
 an exporter that reloads). An incomplete response is a lower bound.
 
 Worked example: `TargetRules(WorkloadKey("ai", "chat"), pods=True, queue="llama")` is a workload with engines that are
-scraped themselves, and of whose responses only the queue of `llama` counts.
+scraped directly; of their responses only the queue of `llama` counts.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LatestSamples:
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and the target of each
 
     def adopt(self, other: LatestSamples, rows: Rows, source_rows: Rows) -> None:
-        """Takes over the state of another, whose targets go on being scraped: `source_rows` into `rows`, pairwise.
+        """Copies the state of another instance with the same targets: `source_rows` into `rows`, pairwise.
 
         Targets of workloads that are gone are forgotten. Those of a workload that both have and that is not among
         `rows` are expected, as if they had never answered.
@@ -276,7 +276,7 @@ class LatestSamples:
                 self._slots.at[slot] = np.nan
 
     def leaving(self, workload: WorkloadKey, targets: Collection[Target]) -> None:
-        """Takes the targets of a workload whose pods terminate; the others do not."""
+        """Takes the targets of a workload with Terminating pods; the others are not Terminating."""
         row = self._row.get(workload)
         if row is not None:
             self._leaving[row] = frozenset(targets)

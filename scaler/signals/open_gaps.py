@@ -8,7 +8,7 @@ is *pending* and goes into every new checkpoint as it was.
 A GPU that has lost its pod label is stored likewise: it is still its last pod's.
 
 A target is named by a digest, because its URL may hold a password. A row belongs to the workload of its target, or to
-the workload whose pods have the GPU.
+the workload of the pods with the GPU.
 
 Bounds: a row has at most 1,024 bytes of identity and 65 bytes of other columns. A target has at most 32 rows
 (`MAX_STORED`). A part of a checkpoint (1,000 workloads), or a frame for a follower, has at most 4,096: 4.5 MB beside

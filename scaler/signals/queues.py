@@ -53,7 +53,7 @@ class Incomplete(IntFlag):
 
     NOTHING = 0
     IN_HAND = 1  # requests waiting, running or held
-    COUNTERS = 2  # the counters whose rise is activity
+    COUNTERS = 2  # the counters that rise with activity
     KV_CACHE = 4
 
 
@@ -85,7 +85,7 @@ class QueuePage(NamedTuple):
 
     @property
     def counters(self) -> Floats:
-        """The counters whose rise is activity, in the order of ACTIVITY; NaN if not exposed."""
+        """The counters that rise with activity, in the order of ACTIVITY; NaN if not exposed."""
         return np.array([self.sums.get(quantity, nan) for quantity in ACTIVITY])
 
 

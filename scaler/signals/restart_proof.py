@@ -1,7 +1,7 @@
 """Compares each target's counters with the checkpoint after a restart, to prove that no request was served. Pure.
 
 A target with the same counters as in the checkpoint has finished nothing meanwhile. One with higher counters has; so
-has one whose counters fell, because its engine was restarted, and one that is not in the checkpoint and has counted
+has one with falling counters, because its engine was restarted, and one that is not in the checkpoint and has counted
 something. Only if all targets of the checkpoint have the same counters has a workload rested.
 
 Worked example: before a restart two pods of workload 0 had finished 40 and 7 requests. After it they have 40 and 7: the

@@ -44,7 +44,7 @@ class Column(IntEnum):
     SLEEPING = 19  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
 
 
-# Counters whose rise is activity: a request that started and ended between two scrapes moves one of them.
+# Counters that rise with activity: a request that started and ended between two scrapes moves one of them.
 ACTIVITY = (
     Quantity.REQUESTS_FINISHED,
     Quantity.REQUESTS_FAILED,

@@ -156,7 +156,7 @@ class BrakesFound(NamedTuple):
 
 
 def brakes(claimed: Mapping[WorkloadKey, set[Ref]], objects: Iterable[ScaledObject | Scalable]) -> BrakesFound:
-    """claimed: the objects whose brakes each workload obeys. objects: all watched ones; few have a brake."""
+    """claimed: for each workload the objects that may have its brakes. objects: all watched ones; few have a brake."""
     read: dict[Ref, Brake] = {}
     object_errors: list[ObjectError] = []
     for each in objects:

@@ -58,7 +58,7 @@ class Registry:
     objects:  what the external triggers of each watched ScaledObject or ScaledJob say, by namespace and name.
     brakes:   what the annotation `tidegate.dev/brake` orders of a workload, each once.
     tolerances: of the HPA of a workload, a ratio, where it or its ScaledObject says one.
-    object_errors: ordered by object, for the log and /metrics; they cost their own workload and nobody else's.
+    object_errors: ordered by object, for the log and /metrics; each affects only its own workload.
     """
 
     workloads: tuple[Workload, ...] = ()
@@ -70,7 +70,7 @@ class Registry:
 
     @property
     def jobs(self) -> frozenset[WorkloadKey]:
-        """The workloads whose replicas are Jobs, which end by themselves."""
+        """The workloads with Jobs as replicas, which end by themselves."""
         return frozenset(key for key, target in self.targets.items() if target.kind == SCALED_JOB)
 
     @property

@@ -26,7 +26,7 @@ class Pods(Protocol):
 
 
 def cluster_owners(pods: Pods, targets: Mapping[WorkloadKey, Ref], by_name: Owners) -> Owners:
-    """targets: what each workload scales. by_name: maps pods whose controllers no workload scales."""
+    """targets: the scale target of each workload. by_name: maps pods of controllers that no workload scales."""
     scalers: dict[Ref, tuple[WorkloadKey, ...]] = {}
     for workload in sorted(targets):
         scalers[targets[workload]] = (*scalers.get(targets[workload], ()), workload)
@@ -87,7 +87,7 @@ class CountListener(Protocol):
 
 
 class Counting:
-    """Counts the replicas of workloads whose counts may have changed.
+    """Counts the replicas of workloads with possible changes.
 
     replicas: counts in place of the cluster, all workloads at every tick; None: the cluster counts.
     """

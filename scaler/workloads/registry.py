@@ -90,7 +90,7 @@ def take(
 def _objects_of(
     workloads: Iterable[Workload], targets: Mapping[WorkloadKey, Ref], index: TriggerIndex
 ) -> dict[WorkloadKey, set[Ref]]:
-    """The objects whose brake a workload obeys: its scale target and the ScaledObjects that name it."""
+    """The objects that may have a workload's brake: its scale target and the ScaledObjects that name it."""
     claimed: defaultdict[WorkloadKey, set[Ref]] = defaultdict(set)
     for key, target in targets.items():
         claimed[key].add(target)
@@ -175,7 +175,7 @@ def _add_trigger(scaled: ScaledObject, trigger: ExternalTrigger, index: TriggerI
 
 
 def name_in_use(workload: TriggerWorkload, maker: ScaledObject) -> TriggerProblem:
-    """The problem of a trigger whose workload another trigger already has. maker: the object of that one."""
+    """The problem of a trigger if another trigger already defines its workload. maker: the object of that one."""
     bound = f"must be another: {plain(str(maker.ref))} has the workload {workload.key}"
     return TriggerProblem("name", bound, workload.trigger)
 

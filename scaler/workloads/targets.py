@@ -47,7 +47,7 @@ class TargetSource(NamedTuple):
     """Where the targets of one kind are found.
 
     page:      how they are found; a `DcgmExporter` stands for all of the cluster.
-    owner:     the workload whose queue they expose; None for GPUs.
+    owner:     the workload of the queue that they expose; None for GPUs.
     namespace: of names without one.
     """
 
@@ -214,7 +214,7 @@ class Plans:
 
         orders:     the overrides of each, in the same order.
         tolerances: ratios of the HPAs that set one; the others have the configuration's.
-        jobs:       those whose replicas are the Jobs of a ScaledJob.
+        jobs:       those with the Jobs of a ScaledJob as replicas.
         targets:    what each scales, where that is known.
         """
         before, self._planned = self._planned, {}

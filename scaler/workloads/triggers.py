@@ -74,7 +74,7 @@ class ExternalTrigger(NamedTuple):
 
     @property
     def is_for_us(self) -> bool:
-        """Its object asks Tidegate: it is ours, or it speaks for a workload. Then its problems are told."""
+        """Whether the trigger calls Tidegate: by its address, or by naming a workload. Only then it has problems."""
         return self.ours or not isinstance(self.verdict.outcome, CallRejected)
 
 
@@ -169,7 +169,7 @@ def _making(
 
 
 def _bounds(scaled: ScaledObject) -> Replicas:
-    if scaled.ref.kind == "ScaledJob":  # its minimum is of Jobs that KEDA keeps whatever it is told
+    if scaled.ref.kind == "ScaledJob":  # its minimum is a number of Jobs that KEDA keeps for any metric
         return bounds(0, scaled.maximum, None)
     return bounds(scaled.minimum, scaled.maximum, scaled.idle)
 

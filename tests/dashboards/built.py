@@ -1,4 +1,4 @@
-"""The boards as they are committed, and what is in them."""
+"""The committed boards and their panels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOARDS = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in so
 
 
 def panels_of(board):
-    """Every panel of a board, without the titles of its sections."""
+    """Every panel of a board, without the section titles."""
     for panel in board["panels"]:
         if panel["type"] != "row":
             yield panel

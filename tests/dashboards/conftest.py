@@ -1,4 +1,6 @@
-"""Two real Prometheis: one scrapes a running `tidegate demo`, the other a page with what the demo never has."""
+"""Two real Prometheus servers: one scrapes a running `tidegate demo`, the other a target with metrics that the demo
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from threading import Thread
 import pytest
 import requests
 
-from tests.dashboards.seen import page
+from tests.dashboards.rare_metrics import page
 from tests.deploy.shared import REQUIRE_TOOLS
 from tests.fakes.ports import free_ports
 
 ALERTS = Path(__file__).parents[2] / "dashboards/alerts.yaml"
 SPEED = 60.0  # a day of the demo, 1,200 s, in 20 s of the wall
-PATIENCE_S = 120.0  # never waited for: only says what did not come
+PATIENCE_S = 120.0  # never reached: only shows what hung
 POLL_S = 0.25
 
 
@@ -33,23 +35,23 @@ def wait_for(condition, what):
 
 
 class Prometheus:
-    """A real one that scrapes one target each second as the chart's monitors have it do: with honor_labels, and with
-    the labels of the pod that it scrapes.
+    """A real Prometheus that scrapes one target each second, configured like the chart's monitors: with honor_labels,
+    and with the labels of the scraped pod.
     """
 
     def __init__(self, folder, program, target):
         config, [port] = folder / "prometheus.yml", free_ports(1)
-        own = {"namespace": "tidegate", "pod": "tidegate-0", "service": "tidegate"}
+        pod_labels = {"namespace": "tidegate", "pod": "tidegate-0", "service": "tidegate"}
         job = {
             "job_name": "tidegate", "honor_labels": True,
-            "static_configs": [{"targets": [f"127.0.0.1:{target}"], "labels": own}],
+            "static_configs": [{"targets": [f"127.0.0.1:{target}"], "labels": pod_labels}],
         }  # fmt: skip
         settings = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(ALERTS)],
             "scrape_configs": [job],
         }
-        config.write_text(json.dumps(settings))  # JSON is YAML
+        config.write_text(json.dumps(settings))  # JSON is valid YAML
         self.url, self.began = f"http://127.0.0.1:{port}", time.time()
         self._process = subprocess.Popen(
             [program, f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
@@ -58,7 +60,7 @@ class Prometheus:
         )  # fmt: skip
 
     def ask(self, path, **query):
-        """The `data` of an answer of its API; a query that it refuses fails with its own words."""
+        """The `data` of a response of its API; a rejected query fails with Prometheus' own message."""
         answer = requests.get(f"{self.url}/api/v1/{path}", params=query, timeout=30).json()
         assert answer["status"] == "success", f"{answer.get('error')}: {query}"
         return answer["data"]
@@ -67,17 +69,17 @@ class Prometheus:
         return self.ask("query", query=query, **({} if at is None else {"time": at}))["result"]
 
     def over_time(self, query):
-        """From its beginning until now, second by second."""
+        """From its start until now, second by second."""
         return self.ask("query_range", query=query, start=self.began, end=time.time(), step=1)["result"]
 
     def ready(self):
-        """Before it is, whatever is asked is answered by a text that is no JSON."""
+        """Whether it is ready. Before that, every response is a text instead of JSON."""
         try:
             return requests.get(f"{self.url}/-/ready", timeout=30).ok
         except requests.ConnectionError:
             return False
 
-    def says(self, query):
+    def has_data(self, query):
         return bool(self.instant(query))
 
     def stop(self):
@@ -98,7 +100,7 @@ def program():
 
 @pytest.fixture(scope="module")
 def pages():
-    """The port of a server with one page."""
+    """The port of a server with one target."""
     read = page()
 
     class Handler(BaseHTTPRequestHandler):
@@ -120,7 +122,7 @@ def pages():
 
 @pytest.fixture(scope="module")
 def demo():
-    """The port of a demo that goes on day after day."""
+    """The port of a demo that repeats its day."""
     [port] = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "scaler", "demo", "-o", "json", "--speed", str(SPEED), "--duration", "0",
@@ -134,8 +136,8 @@ def demo():
 
 @pytest.fixture(scope="module")
 def watched(program, demo, pages, tmp_path_factory):
-    """{"demo": …, "pages": …}: each Prometheus once it has seen all that is to come: the demo asleep, awake and asleep
-    again, the page eight times.
+    """{"demo": …, "pages": …}: each Prometheus once it has all data: the demo asleep, awake and asleep again, the
+    target scraped eight times.
     """
     found = {
         name: Prometheus(tmp_path_factory.mktemp(name), program, port)
@@ -144,9 +146,9 @@ def watched(program, demo, pages, tmp_path_factory):
     try:
         for each in found.values():
             wait_for(each.ready, "Prometheus")
-        wait_for(lambda: found["pages"].says("count_over_time(tidegate_board_version[5m]) > 7"), "the page")
-        wait_for(lambda: found["demo"].says("max_over_time(tidegate_replicas[5m]) > 2"), "a load in the demo")
-        wait_for(lambda: found["demo"].says('tidegate_reason{reason="asleep"}'), "the demo's night")
+        wait_for(lambda: found["pages"].has_data("count_over_time(tidegate_board_version[5m]) > 7"), "the target")
+        wait_for(lambda: found["demo"].has_data("max_over_time(tidegate_replicas[5m]) > 2"), "a load in the demo")
+        wait_for(lambda: found["demo"].has_data('tidegate_reason{reason="asleep"}'), "the demo's sleep")
         yield found
     finally:
         for each in found.values():

@@ -1,4 +1,4 @@
-"""The alerts: Prometheus' own tool runs each of them, every one has a runbook, and all copies are the same."""
+"""The alerts: Prometheus' own tool tests each of them, each has a runbook, and all copies are equal."""
 
 import re
 import subprocess
@@ -14,27 +14,27 @@ RULES = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule
 NAMES = [rule["alert"] for rule in RULES]
 
 
-def test_every_alert_comes_when_it_must_and_stays_away_when_it_must_not(debian_tool):
+def test_every_alert_fires_exactly_when_it_should(debian_tool):
     promtool = debian_tool("promtool", "prometheus")
     done = subprocess.run([promtool, "test", "rules", str(TESTS)], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_is_tried_where_it_must_come_and_where_all_is_well():
-    stories = yaml.safe_load(TESTS.read_text())["tests"]
-    tried = [case for test in stories for case in test["alert_rule_test"]]
-    [good] = [test for test in stories if test["name"] == "a time in which all is well"]
+def test_every_alert_has_a_firing_and_a_silent_test():
+    cases = yaml.safe_load(TESTS.read_text())["tests"]
+    tried = [case for test in cases for case in test["alert_rule_test"]]
+    [good] = [test for test in cases if test["name"] == "a time in which all is well"]
 
     assert {case["alertname"] for case in tried if case["exp_alerts"]} == set(NAMES)
     assert [case["alertname"] for case in good["alert_rule_test"] if not case["exp_alerts"]] == NAMES
-    # That nothing fires is news only where what it is about is there.
+    # That no alert fires proves something only if its metrics are present.
     given = {each["series"].partition("{")[0] for each in good["input_series"]}
     assert {word for rule in RULES for word in re.findall(r"\btidegate_\w+", rule["expr"])} - given == set()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
-def test_every_alert_has_a_runbook_that_begins_with_what_holds_meanwhile(rule):
+def test_every_alert_has_a_runbook_that_begins_with_the_state_meanwhile(rule):
     page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     found = re.search(rf"^## {rule['alert']}\n\n\*\*Meanwhile:\*\* ", (ROOT / page).read_text(), re.MULTILINE)
 
@@ -42,20 +42,22 @@ def test_every_alert_has_a_runbook_that_begins_with_what_holds_meanwhile(rule):
     assert found
 
 
-def test_every_metric_of_the_alerts_is_one_that_tidegate_has():
-    words = set(re.findall(r"\btidegate_\w+", " ".join(rule["expr"] for rule in RULES)))
+def test_every_metric_of_the_alerts_exists():
+    metrics = set(re.findall(r"\btidegate_\w+", " ".join(rule["expr"] for rule in RULES)))
     code = "\n".join(path.read_text() for folder in ("exporter", "scaler") for path in (ROOT / folder).rglob("*.py"))
 
-    short = {word.removeprefix("tidegate_").removeprefix("gpu_") for word in words}
+    short = {word.removeprefix("tidegate_").removeprefix("gpu_") for word in metrics}
     assert {word for word in short if f'"{word}"' not in code and f'tidegate_{word}"' not in code} == set()
 
 
-def test_the_charts_rule_has_our_alerts_and_the_users_own():
+def test_rule_of_the_chart_has_tidegates_alerts_and_the_users_own():
     from tests.deploy.shared import CHART, module, objects  # noqa: PLC0415 - Helm's engine is not needed by the others
 
-    own = {"name": "mine", "rules": [{"alert": "Mine", "expr": "vector(1)"}]}
+    custom = {"name": "mine", "rules": [{"alert": "Mine", "expr": "vector(1)"}]}
     with module("helm_python", "helm-python-sdk").Chart.load(CHART) as chart:
-        texts = chart.render({"prometheusRule": {"enabled": True, "groups": [own]}}, name="tidegate", namespace="ops")
+        texts = chart.render(
+            {"prometheusRule": {"enabled": True, "groups": [custom]}}, name="tidegate", namespace="ops"
+        )
     [rule] = [
         each
         for file, text in texts.items()
@@ -64,7 +66,7 @@ def test_the_charts_rule_has_our_alerts_and_the_users_own():
         if each["kind"] == "PrometheusRule"
     ]
 
-    assert rule["spec"]["groups"] == [*yaml.safe_load(ALERTS.read_text())["groups"], own]
+    assert rule["spec"]["groups"] == [*yaml.safe_load(ALERTS.read_text())["groups"], custom]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_the_charts_rule_has_our_alerts_and_the_users_own():
         ("deploy/kustomize/components/monitoring/prometheusrule.yaml", ("spec",)),
     ],
 )
-def test_what_is_deployed_are_the_same_alerts(file, path):
+def test_deployed_alerts_are_the_same(file, path):
     copy = yaml.safe_load((ROOT / file).read_text())
     for key in path:
         copy = copy[key]

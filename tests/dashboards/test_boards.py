@@ -1,6 +1,4 @@
-"""The boards as people get them: built of the generators as they are now, honest about what is not known, each panel
-with what to do, and links that lead somewhere.
-"""
+"""The boards as generated now: unknown values are gaps, each panel has instructions, and links lead somewhere."""
 
 import re
 import subprocess
@@ -26,7 +24,7 @@ TITLES = {
     for board in BOARDS.values()
     for panel in panels_of(board)
 }
-# Words of Grafana's that say what a link is filled in with.
+# Grafana's variables for the values of a link.
 BUILT_IN = {"__url_time_range"}
 
 
@@ -36,42 +34,42 @@ def build():
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
-        )  # the SDK would have us use a schema that no Grafana of ours has
+        )  # the SDK's schema version is newer than every supported Grafana
         from dashboards import build  # noqa: PLC0415 - not where the SDK is missing
     return build
 
 
-def test_what_is_committed_is_what_the_generators_make(build):
+def test_committed_boards_are_the_generated_ones(build):
     stale = [str(path.relative_to(ROOT)) for path, text in build.files().items() if path.read_text("utf-8") != text]
     assert stale == [], "run python -m dashboards.build"
 
 
-def test_nothing_else_lies_among_the_boards(build):
-    made = {path for path in build.files() if path.suffix == ".json"}
-    assert {path for folder in {each.parent for each in made} for path in folder.iterdir()} == made
+def test_no_other_file_is_among_the_boards(build):
+    generated = {path for path in build.files() if path.suffix == ".json"}
+    assert {path for folder in {each.parent for each in generated} for path in folder.iterdir()} == generated
 
 
-def test_the_boards_are_the_four_that_everything_links_to():
+def test_boards_are_the_four_that_links_name():
     assert {board["uid"] for board in BOARDS.values()} == set(BOARDS) == UIDS
 
 
 @pytest.mark.parametrize("uid", sorted(UIDS))
-def test_panels_lie_beside_each_other_and_not_upon(uid):
+def test_panels_do_not_overlap(uid):
     board = BOARDS[uid]["panels"]
-    # A section that is opened has the rest of the board move down.
+    # An opened section moves the rest of the board down.
     for together in (board, *(row["panels"] for row in board if row.get("collapsed"))):
-        taken = {}
+        occupied = {}
         for panel in together:
-            place = panel["gridPos"]
-            assert place["x"] + place["w"] <= 24
-            for x in range(place["x"], place["x"] + place["w"]):
-                for y in range(place["y"], place["y"] + place["h"]):
-                    assert (x, y) not in taken, f"{panel['title']} lies upon {taken[x, y]}"
-                    taken[x, y] = panel["title"]
+            position = panel["gridPos"]
+            assert position["x"] + position["w"] <= 24
+            for x in range(position["x"], position["x"] + position["w"]):
+                for y in range(position["y"], position["y"] + position["h"]):
+                    assert (x, y) not in occupied, f"{panel['title']} overlaps {occupied[x, y]}"
+                    occupied[x, y] = panel["title"]
 
 
 @pytest.mark.parametrize("uid", sorted(UIDS))
-def test_panels_have_names_and_numbers_of_their_own(uid):
+def test_panels_have_unique_names_and_numbers(uid):
     everything = [each for panel in BOARDS[uid]["panels"] for each in (panel, *panel.get("panels", ()))]
     titles = [panel["title"] for panel in everything if panel["type"] != "row"]
     sections = [panel["title"] for panel in everything if panel["type"] == "row"]
@@ -81,15 +79,15 @@ def test_panels_have_names_and_numbers_of_their_own(uid):
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_a_panel_has_a_unit_and_says_what_it_shows_and_what_to_do(panel):
+def test_panel_has_a_unit_and_a_description_with_instructions(panel):
     assert panel["fieldConfig"]["defaults"]["unit"]
-    says = panel["description"]
-    assert says.endswith(".")
-    assert len(re.findall(r"[.:] |\.$", says)) > 1, "what it shows, and what to do"
+    description = panel["description"]
+    assert description.endswith(".")
+    assert len(re.findall(r"[.:] |\.$", description)) > 1, "a description and an instruction"
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_what_is_not_known_is_a_gap_and_never_a_zero(panel):
+def test_unknown_value_is_a_gap_and_never_a_zero(panel):
     defaults = panel["fieldConfig"]["defaults"]
     custom = defaults.get("custom", {})
     assert custom.get("spanNulls", False) is False
@@ -97,23 +95,23 @@ def test_what_is_not_known_is_a_gap_and_never_a_zero(panel):
     assert defaults.get("noValue") not in {"0", ""}
     if panel["type"] == "stat":
         assert defaults["noValue"] == "unknown"
-        # Over a range the last value that is not null would be shown as that of now.
+        # Over a range Grafana would show the last value that is not null as the present one.
         assert [target["instant"] for target in panel["targets"]] == [True]
     if panel["type"] == "timeseries":
         assert [target["range"] for target in panel["targets"]] == [True] * len(panel["targets"])
 
 
 @pytest.mark.parametrize("expr", QUERIES)
-def test_no_query_makes_up_a_zero(expr):
+def test_no_query_invents_a_zero(expr):
     assert "vector(" not in expr
     assert "absent" not in expr
-    # "None of those that are": known only where something else is.
+    # "None of those that exist": the value is known only if others are.
     assert re.sub(r"or 0 \* count\(", "", expr).count("or 0") == 0
 
 
 @pytest.mark.parametrize("expr", QUERIES)
-def test_a_query_takes_each_workload_once_however_many_replicas_show_it(expr):
-    """The leader alone keeps accounts: there is one series of each of those, and a sum of them is right."""
+def test_query_counts_each_workload_once_for_any_number_of_replicas(expr):
+    """Only the leader exposes accounting metrics: each has one series, and a sum of them is correct."""
     pattern = r"(\w+)(?: by \(([^)]*)\))? \((?:(?:rate|increase|changes)\()?(tidegate_\w+)\{namespace"
     for over, by, metric in re.findall(pattern, expr):
         if metric == "tidegate_workload_gpus" or metric.endswith("_total"):
@@ -123,7 +121,7 @@ def test_a_query_takes_each_workload_once_however_many_replicas_show_it(expr):
             assert "workload" in by or "name" in by
 
 
-def test_prometheus_reads_every_query(debian_tool, tmp_path):
+def test_prometheus_parses_every_query(debian_tool, tmp_path):
     filled = [re.sub(r"\$\w+", "x", re.sub(r"\$__\w+", "5m", expr)) for _, expr in queries_of(BOARDS)]
     rules = [{"record": f"query_{number}", "expr": expr} for number, expr in enumerate(filled)]
     file = tmp_path / "rules.yaml"
@@ -138,7 +136,7 @@ def test_prometheus_reads_every_query(debian_tool, tmp_path):
 
 
 @pytest.mark.parametrize("uid", sorted(UIDS))
-def test_every_variable_of_a_query_or_a_link_is_one_of_the_board(uid):
+def test_every_variable_of_a_query_or_a_link_exists_on_the_board(uid):
     board = BOARDS[uid]
     having = {each["name"] for each in board["templating"]["list"]}
     used = {name for panel in panels_of(board) for name in re.findall(r"\$\{?(\w+)\}?", str(panel["targets"]))}
@@ -147,13 +145,13 @@ def test_every_variable_of_a_query_or_a_link_is_one_of_the_board(uid):
 
 
 @pytest.mark.parametrize("uid", sorted(UIDS))
-def test_everything_is_asked_of_the_source_that_is_chosen(uid):
+def test_every_query_uses_the_selected_data_source(uid):
     board, chosen = BOARDS[uid], {"type": "prometheus", "uid": "${datasource}"}
-    asked = [panel["datasource"] for panel in panels_of(board)]
-    asked += [target["datasource"] for panel in panels_of(board) for target in panel["targets"]]
-    asked += [each["datasource"] for each in board["annotations"].get("list", ())]
-    asked += [each["datasource"] for each in board["templating"]["list"] if each["type"] == "query"]
-    assert [each for each in asked if each != chosen] == []
+    sources = [panel["datasource"] for panel in panels_of(board)]
+    sources += [target["datasource"] for panel in panels_of(board) for target in panel["targets"]]
+    sources += [each["datasource"] for each in board["annotations"].get("list", ())]
+    sources += [each["datasource"] for each in board["templating"]["list"] if each["type"] == "query"]
+    assert [each for each in sources if each != chosen] == []
     assert [each["query"] for each in board["templating"]["list"] if each["type"] == "datasource"] == ["prometheus"]
 
 
@@ -171,24 +169,24 @@ def links():
 
 
 @pytest.mark.parametrize(("uid", "panel", "url"), links())
-def test_a_link_leads_to_a_board_with_variables_that_it_has(uid, panel, url):
+def test_link_leads_to_a_board_with_existing_variables(uid, panel, url):
     parts = urlsplit(url)
     board = BOARDS[parts.path.removeprefix("/d/")]
     having = {each["name"] for each in board["templating"]["list"]}
     assert {key.removeprefix("var-") for key in parse_qs(parts.query)} <= having
-    words = set(re.findall(r"\$\{(\w+(?:\.\w+)*)\}", url))
+    variables = set(re.findall(r"\$\{(\w+(?:\.\w+)*)\}", url))
     labels = {
         label
         for target in panel["targets"]
         for by in re.findall(r"by \(([^)]*)\)", target["expr"])
         for label in by.split(", ")
     }
-    for word in words - BUILT_IN:
+    for word in variables - BUILT_IN:
         field = word.removeprefix("__data.fields.")
         assert field in labels if field != word else word in {v["name"] for v in BOARDS[uid]["templating"]["list"]}
 
 
-def test_the_boards_are_linked_with_each_other_and_keep_time_and_variables():
+def test_boards_link_to_each_other_with_time_and_variables():
     for board in BOARDS.values():
         (link,) = board["links"]
         assert (link["type"], link["tags"], link["keepTime"], link["includeVars"]) == (
@@ -201,7 +199,7 @@ def test_the_boards_are_linked_with_each_other_and_keep_time_and_variables():
 
 
 @pytest.mark.parametrize("panel", [each for each in PANELS if each.values[0]["type"] == "table"])
-def test_a_column_that_is_described_is_there(panel):
+def test_described_column_exists(panel):
     titles = {target["legendFormat"] for target in panel["targets"]}
     labels = {
         label
@@ -215,9 +213,9 @@ def test_a_column_that_is_described_is_there(panel):
         assert each["displayName"] in titles
 
 
-def test_a_colour_is_of_a_series_that_the_panel_may_have():
-    """A legend that was renamed would lose its colour without a word."""
-    values = {str(word) for words in (Reason, OutcomeCode) for word in words} | {
+def test_colour_belongs_to_a_series_of_the_panel():
+    """A renamed legend would lose its colour silently."""
+    values = {str(word) for variables in (Reason, OutcomeCode) for word in variables} | {
         "serving", "idle_warm", "loading", "pending", "asleep", "unknown", "exclusive", "mig", "process", "device",
         "none", "engine", "utilisation", "mixed", "prompt", "generation", "more", "fewer", "0.5", "0.9", "pods",
         "gateway", "gpus", "error", "warning",
@@ -233,7 +231,7 @@ def test_a_colour_is_of_a_series_that_the_panel_may_have():
             assert named - legends - values == set(), panel["title"]
 
 
-def test_every_reason_and_only_those_has_a_name_and_a_colour_on_the_timeline():
+def test_timeline_has_a_name_and_a_colour_for_every_reason_and_no_other():
     (timeline,) = [
         panel
         for panel in panels_of(BOARDS["tidegate-workload"])
@@ -248,7 +246,7 @@ def test_every_reason_and_only_those_has_a_name_and_a_colour_on_the_timeline():
     assert len(set(colours)) == len(colours)
 
 
-def test_every_controller_outcome_has_a_place_on_the_timeline():
+def test_every_controller_outcome_is_on_the_timeline():
     (timeline,) = [
         each for each in panels_of(BOARDS["tidegate-workload"]) if "controller_outcome" in str(each["targets"])
     ]
@@ -258,7 +256,7 @@ def test_every_controller_outcome_has_a_place_on_the_timeline():
     assert set(mapping["options"]) == {re.match(r"\d+", target["expr"])[0] for target in timeline["targets"]}
 
 
-def test_every_alert_is_named_by_a_panel_that_shows_what_it_is_about():
+def test_every_alert_is_named_by_a_panel_with_its_metrics():
     named = {
         name
         for board in BOARDS.values()
@@ -268,7 +266,7 @@ def test_every_alert_is_named_by_a_panel_that_shows_what_it_is_about():
     assert named == {rule["alert"] for group in ALERTS["groups"] for rule in group["rules"]}
 
 
-def test_every_runbook_names_the_board_to_look_at():
+def test_every_runbook_names_a_board():
     text = (ROOT / "docs/how-to/runbooks.md").read_text(encoding="utf-8")
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         found = re.findall(r"\*\*Look at:\*\* ((?:\[[^\]]+\]\(dashboards\.md#[\w-]+\)(?:,\s)?)+)", section)
@@ -276,13 +274,13 @@ def test_every_runbook_names_the_board_to_look_at():
         assert set(re.findall(r"\[([^\]]+)\]", found[0])) <= TITLES
 
 
-def test_every_question_of_the_docs_leads_to_a_panel():
+def test_every_question_in_the_docs_leads_to_a_panel():
     text = (ROOT / "docs/how-to/dashboards.md").read_text(encoding="utf-8")
     asked = re.findall(r"^\| [^|]+\? \| ([^|]+) \|$", text, re.MULTILINE)
     assert len(asked) > 10
     assert set(asked) - TITLES == set()
 
 
-def test_a_board_is_small_enough_for_a_config_map():
-    """1 MiB is the most that Kubernetes takes; `kubectl apply` keeps what it applied in an annotation of 256 KiB."""
+def test_board_is_small_enough_for_a_config_map():
+    """1 MiB is Kubernetes' limit; `kubectl apply` stores the applied object in an annotation of 256 KiB."""
     assert {file.name for file in GRAFANA.iterdir() if file.stat().st_size > 200_000} == set()

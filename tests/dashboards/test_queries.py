@@ -1,5 +1,5 @@
-"""Every query of every board, asked of a real Prometheus that scrapes a running `tidegate demo`. What the demo never
-has is asked of one that scrapes a page of our own collectors instead: which queries those are is written down here.
+"""Runs every query of every board in a real Prometheus that scrapes a running `tidegate demo`. Queries about metrics
+that the demo lacks, listed here, run in one that scrapes the target of rare_metrics.py.
 """
 
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from tests.dashboards.built import BOARDS, queries_of
 
-# Labels and metrics that the demo has not, and why.
+# Labels and metrics that the demo lacks, and why.
 APART = {
     r"tidegate_node_gpus_allocatable": "it has no Kubernetes",
     r"tidegate_kubernetes_": "nor its resources",
@@ -16,23 +16,23 @@ APART = {
     r"tidegate_metrics_api_registered": "nor API groups",
     r'^(?![\s\S]*"serving")[\s\S]*reason="no_wake_source"': "its gateway wakes it",
     r"tidegate_(hpa_|controller_outcome)": "nor an HPA, but a stand-in for one",
-    r"tidegate_workload_brake": "nobody pulls a brake",
+    r"tidegate_workload_brake": "no brake is set",
     r"tidegate_workload_schedule": "and it has no schedule",
     r"tidegate_keep_warm_saved": "its keep-warm time is a constant",
     r"tidegate_prewarm": "and nothing is foreseen",
     r"tidegate_workload_gpu_engine_ceiling": "its GPUs are whole",
     r"tidegate_gpu_engine_ceiling": "its GPUs are whole",
     r'mig_instance!=""': "its GPUs are whole",
-    r"tidegate_gpu_(sharers|process_)": "and nobody shares one",
+    r"tidegate_gpu_(sharers|process_)": "and none is shared",
     r"tidegate_gpu_(last_xid|lost)": "or breaks",
     r"tidegate_(leader|peer_)": "it runs one replica",
     r"tidegate_cold_start": "and sees no pods, of which one could see how long they take to start",
-    r"tidegate_checkpoint_": "which keeps no snapshots",
+    r"tidegate_checkpoint_": "which keeps no checkpoints",
     r"tidegate_events_dropped": "and no Events are written on it",
     r"tidegate_shadow_": "and nothing is only observed",
 }
 
-# What it has or has not, as the machine is fast or slow: it is asked of the page.
+# Metrics that the demo has or lacks depending on the machine's speed: queried from the target.
 SELDOM = (
     r'^(?![\s\S]*"serving")[\s\S]*reason="held"', r'reason=~"held\|incomplete\|unknown"',
     r"tidegate_held_seconds", r"ALERTS",
@@ -41,13 +41,13 @@ SELDOM = (
     r"tidegate_scrape_up\S* == 0", r"tidegate_streams_ended",
 )  # fmt: skip
 
-# What Grafana puts in the place of its variables, on the demo and on the page.
-WORDS = {
+# Values of Grafana's variables, for the demo and for the target.
+VARIABLES = {
     "demo": {"namespace": "demo", "workload": "chat"},
     "pages": {"namespace": "ai", "workload": "chat"},
 }
-# On the page each workload has something of its own.
-OTHERS = {"tidegate_held_seconds": "held", "tidegate_shadow_": "seen"}
+# On the target each workload has a special feature.
+WORKLOADS = {"tidegate_held_seconds": "held", "tidegate_shadow_": "seen"}
 
 
 EXPRESSIONS = [expr for _, expr in queries_of(BOARDS)]
@@ -71,19 +71,19 @@ def apart(expr):
 
 
 def filled_in(expr, where):
-    """The query as Grafana sends it, with All where several may be chosen."""
+    """The query as Grafana sends it, with All for variables with several values."""
     expr = re.sub(r'=~"\$\w+"', '=~".*"', expr)
     expr = expr.replace("$__rate_interval", "5s").replace("$__range", "5m").replace("$__interval", "1s")
-    others = [name for metric, name in OTHERS.items() if metric in expr and where == "pages"]
-    words = WORDS[where] | ({"workload": others[0]} if others else {})
-    for name, value in words.items():
+    matching = [name for metric, name in WORKLOADS.items() if metric in expr and where == "pages"]
+    variables = VARIABLES[where] | ({"workload": matching[0]} if matching else {})
+    for name, value in variables.items():
         expr = expr.replace(f"${name}", value)
     assert "$" not in expr
     return expr
 
 
 @pytest.mark.parametrize("expr", queries())
-def test_a_query_brings_data(expr, watched):
+def test_query_returns_data(expr, watched):
     where = "pages" if apart(expr) else "demo"
     query = filled_in(expr, where)
     found = watched[where].over_time(query)
@@ -93,25 +93,25 @@ def test_a_query_brings_data(expr, watched):
 
 
 @pytest.mark.parametrize("query", variables())
-def test_a_variable_has_values(query, watched):
+def test_variable_has_values(query, watched):
     selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", query).groups()
     values = watched["demo"].ask(f"label/{label}/values", **{"match[]": filled_in(selector, "demo")})
     assert values != []
-    # What is of the pod that is scraped never stands in the place of what is scraped from it.
+    # Labels of the scraped pod never replace labels of the series.
     assert label != "namespace" or values == ["demo"]
 
 
 @pytest.mark.parametrize("pattern", list(APART))
-def test_what_the_demo_is_said_not_to_have_it_has_not(pattern, watched):
+def test_demo_lacks_the_listed_metrics(pattern, watched):
     having = [expr for expr in EXPRESSIONS if re.search(pattern, expr)]
-    assert having, "no query is about it: take it off the list"
-    # What says "none" where something else is known has an answer everywhere.
+    assert having, "no query uses it: remove it from the list"
+    # A query with a fallback to "none" returns data everywhere.
     alone = [expr for expr in having if apart(expr) == [pattern] and " or 0 * " not in expr]
     assert [expr for expr in alone if watched["demo"].over_time(filled_in(expr, "demo"))] == []
 
 
-def test_every_metric_of_a_query_is_one_that_tidegate_exports(watched):
-    known = {name for each in watched.values() for name in each.ask("label/__name__/values")}
-    asked = {name for expr in EXPRESSIONS for name in re.findall(r"\b(?:tidegate|process)_\w+", expr)}
-    wildcards = {name for name in asked if name.endswith("_")}  # of `__name__=~`
-    assert asked - known - wildcards == set()
+def test_every_metric_of_a_query_is_exported(watched):
+    exported = {name for each in watched.values() for name in each.ask("label/__name__/values")}
+    queried = {name for expr in EXPRESSIONS for name in re.findall(r"\b(?:tidegate|process)_\w+", expr)}
+    wildcards = {name for name in queried if name.endswith("_")}  # of `__name__=~`
+    assert queried - exported - wildcards == set()

@@ -1,4 +1,4 @@
-"""The chart as Helm's own engine renders it, and objects as Kubernetes' own schemas take them."""
+"""The chart as rendered by Helm's own engine, and objects as validated by Kubernetes' own schemas."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from tests.deploy.shared import CHART, module, objects
 
 CRDS = Path(__file__).parent / "crds"
-# The oldest Kubernetes of Chart.yaml, and the newest whose schemas are known.
+# The oldest Kubernetes of Chart.yaml, and the newest with available schemas.
 VERSIONS = ("1.27.0", "1.37.0")
 
 
 @pytest.fixture
 def refused(request):
-    """The errors that a chart may be refused with."""
+    """The error types of a rejected chart."""
     helm = module("helm_python", "helm-python-sdk")
     return (helm.HelmRenderError, helm.HelmValuesError)
 
@@ -45,8 +45,8 @@ def render(request):
 
 @pytest.fixture
 def kustomized(request):
-    """`kustomized(folder)`: the objects that kubectl makes of it. No registry of ours has kubectl: without it the test
-    is skipped even where tools are required.
+    """`kustomized(folder)`: the objects that kubectl builds from it. Package registries have no kubectl: without it the
+    test is skipped even if tools are required.
     """
     kubectl = shutil.which("kubectl")
     if kubectl is None:
@@ -64,8 +64,8 @@ def kustomized(request):
 
 @pytest.fixture
 def problems_of(request):
-    """`problems_of(object)`: what Kubernetes, strictly, would say against it, in its oldest and its newest version; of
-    custom resources what our own small schemas say.
+    """`problems_of(object)`: the errors of Kubernetes' strict validation, in its oldest and its newest version; for
+    custom resources those of our own small schemas.
     """
     kubernetes = module("kubernetes_validate", "kubernetes-validate")
     jsonschema = module("jsonschema", "jsonschema")

@@ -1,4 +1,4 @@
-"""Values that turn the metrics API on, and what to look at then."""
+"""Values that enable the metrics API, and its objects."""
 
 EXTERNAL, CUSTOM = {"external": {"enabled": True}}, {"custom": {"enabled": True}}
 BOTH = {"mode": "hpa", "metricsApi": EXTERNAL | CUSTOM}

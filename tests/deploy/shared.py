@@ -1,4 +1,4 @@
-"""Where things lie, what is in a rendered text, and what is done when a tool is missing."""
+"""Paths, helpers for rendered objects, and the skip for missing tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUIRE_TOOLS = "TIDEGATE_REQUIRE_TOOLS"  # as in tests/conftest.py
 
 
 def module(name, distribution):
-    """A Python module that only these tests need. Where tools are required it must be there."""
+    """A Python module that only these tests need. If tools are required, it must be installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

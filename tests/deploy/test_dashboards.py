@@ -1,4 +1,4 @@
-"""Grafana's boards as ConfigMaps: those that the chart and the kustomize component make hold what is committed."""
+"""Grafana's boards as ConfigMaps: the chart and the kustomize component contain the committed files."""
 
 import json
 import os
@@ -15,9 +15,9 @@ MIB = 1 << 20
 
 @pytest.fixture
 def boards(render):
-    """`boards(values)`: {file: JSON} and the ConfigMaps of the chart that have any."""
+    """`boards(values)`: {file: JSON}, and the ConfigMaps of the chart that have boards."""
 
-    def made(**values):
+    def render_boards(**values):
         maps = [
             each
             for each in render({"dashboards": {"enabled": True, **values}})
@@ -25,19 +25,19 @@ def boards(render):
         ]
         return {file: json.loads(text) for each in maps for file, text in each["data"].items()}, maps
 
-    return made
+    return render_boards
 
 
-def test_no_boards_are_made_unless_they_are_asked_for(render):
+def test_boards_are_off_by_default(render):
     assert [each for each in render() if each["kind"] == "ConfigMap" and "tidegate-overview.json" in each["data"]] == []
 
 
-def test_the_charts_boards_are_those_that_are_committed_and_the_users_own(boards):
+def test_chart_has_the_committed_boards_and_the_users_own(boards):
     found, _ = boards(json={"mine": json.dumps(MINE)})
     assert found == {**{f"{uid}.json": board for uid, board in BOARDS.items()}, "mine.json": MINE}
 
 
-def test_grafanas_sidecar_finds_each_of_them_by_its_label_and_in_the_folder(boards):
+def test_grafanas_sidecar_finds_each_board_by_its_label_and_folder(boards):
     _, maps = boards(labels={"grafana_dashboard": "1", "team": "ai"}, annotations={"a": "b"}, folder="GPUs")
     assert len({each["metadata"]["name"] for each in maps}) == len(maps) == len(BOARDS)
     for each in maps:
@@ -46,25 +46,25 @@ def test_grafanas_sidecar_finds_each_of_them_by_its_label_and_in_the_folder(boar
         assert each["metadata"]["annotations"] == {"a": "b", "grafana_folder": "GPUs"}
 
 
-def test_without_a_folder_there_are_no_annotations(boards):
+def test_boards_without_a_folder_have_no_annotations(boards):
     _, maps = boards()
     assert [each for each in maps if "annotations" in each["metadata"]] == []
     assert {each["metadata"]["namespace"] for each in maps} == {"tidegate"}
 
 
-def test_they_may_lie_where_the_sidecar_looks(boards):
+def test_boards_may_be_in_another_namespace(boards):
     _, maps = boards(namespace="monitoring")
     assert {each["metadata"]["namespace"] for each in maps} == {"monitoring"}
 
 
-def test_kubernetes_takes_them(boards, problems_of):
+def test_kubernetes_accepts_the_config_maps(boards, problems_of):
     _, maps = boards(folder="GPUs")
     assert [problem for each in maps for problem in problems_of(each)] == []
     assert [each["metadata"]["name"] for each in maps if len(json.dumps(each)) > MIB] == []
 
 
-def test_the_component_names_every_board_and_labels_it_for_the_sidecar():
-    """Also where there is no kubectl."""
+def test_component_names_and_labels_every_board():
+    """Also without kubectl."""
     folder = DEPLOY / "kustomize/components/monitoring"
     component = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
     found = {}
@@ -76,7 +76,7 @@ def test_the_component_names_every_board_and_labels_it_for_the_sidecar():
 
 
 @pytest.mark.parametrize("overlay", ["plain", "hpa"])
-def test_the_components_config_maps_hold_the_boards(kustomized, tmp_path, overlay):
+def test_config_maps_of_the_component_have_the_boards(kustomized, tmp_path, overlay):
     folder = os.path.relpath(DEPLOY / "kustomize", tmp_path.resolve())
     text = {"resources": [f"{folder}/overlays/{overlay}"], "components": [f"{folder}/components/monitoring"]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")

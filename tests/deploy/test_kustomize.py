@@ -1,4 +1,4 @@
-"""kustomize makes what the chart makes; two ways to install, one Tidegate."""
+"""kustomize and the chart build the same objects."""
 
 import pytest
 import yaml
@@ -8,11 +8,11 @@ from tests.deploy.metrics_values import BOTH
 from tests.deploy.shared import DEPLOY, the
 
 KUSTOMIZE = DEPLOY / "kustomize"
-# Those of `tidegate export` are no Tidegate of the chart's.
+# The objects of `tidegate export` are not part of the chart.
 OVERLAYS = sorted(
     file for file in KUSTOMIZE.glob("overlays/*/kustomization.yaml") if not file.parent.name.startswith("export")
 )
-# The same in the chart's words.
+# The corresponding values of the chart.
 CERT_MANAGER = {"type": "cert-manager", "certManager": {"issuerRef": {"name": "tidegate-ca"}}}
 VALUES = {
     "plain": {"tls": {"type": "none"}},
@@ -27,7 +27,7 @@ def name(file):
 
 
 @pytest.mark.parametrize("file", OVERLAYS, ids=name)
-def test_kubernetes_would_take_every_object_and_tidegate_the_configuration(kustomized, problems_of, file):
+def test_kubernetes_accepts_every_object_and_tidegate_the_configuration(kustomized, problems_of, file):
     things = kustomized(file.parent)
     assert [problem for thing in things for problem in problems_of(thing)] == []
     _, warnings = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
@@ -35,7 +35,7 @@ def test_kubernetes_would_take_every_object_and_tidegate_the_configuration(kusto
 
 
 @pytest.mark.parametrize("file", OVERLAYS, ids=name)
-def test_an_overlay_is_the_chart_in_other_words(kustomized, render, file):
+def test_overlay_equals_the_chart(kustomized, render, file):
     def bare(things):
         return {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): plain(each)
                 for each in things if each["kind"] != "Namespace"}  # fmt: skip
@@ -43,7 +43,7 @@ def test_an_overlay_is_the_chart_in_other_words(kustomized, render, file):
     assert bare(kustomized(file.parent)) == bare(render(VALUES[name(file)]))
 
 
-def test_cert_manager_puts_the_authority_of_the_mounted_certificate_into_every_api_service(kustomized):
+def test_cert_manager_injects_the_ca_of_the_mounted_certificate_into_every_api_service(kustomized):
     things = kustomized(KUSTOMIZE / "overlays" / "hpa")
     certificate = the(things, "Certificate")["metadata"]
     assert [each["metadata"]["annotations"] for each in things if each["kind"] == "APIService"] == [
@@ -54,7 +54,7 @@ def test_cert_manager_puts_the_authority_of_the_mounted_certificate_into_every_a
 
 
 def plain(thing):
-    """Without labels, the registry, the version that the image has, and what the configuration only repeats."""
+    """Without labels, registry, image tag, and configuration that only repeats defaults."""
     thing = {key: value for key, value in thing.items() if key != "metadata"}
     if thing["kind"] == "Deployment":
         template = thing["spec"]["template"]

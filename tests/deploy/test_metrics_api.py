@@ -1,4 +1,4 @@
-"""The metrics API in the chart: who may have it, where it is reached, and who may read."""
+"""The metrics API in the chart: who may enable it, its address, and its readers."""
 
 import json
 
@@ -15,13 +15,13 @@ from tests.deploy.shared import the
 
 
 def of_the_api(things):
-    """What is there for the metrics API alone."""
+    """The objects that exist only for the metrics API."""
     names = ("auth-delegator", "auth-reader", "api-services", "metrics-reader")
     return [each for each in things if each["kind"] == "APIService" or each["metadata"]["name"].endswith(names)]
 
 
 @pytest.mark.parametrize("mode", ["keda", "hpa"])
-def test_without_being_asked_for_nothing_of_it_is_there(render, mode):
+def test_metrics_api_is_off_by_default(render, mode):
     things = render({"mode": mode})
     assert of_the_api(things) == []
     listen = yaml.safe_load(the(things, "ConfigMap")["data"]["config.yaml"])["listen"]
@@ -39,7 +39,7 @@ def test_without_being_asked_for_nothing_of_it_is_there(render, mode):
     ],
 )
 @pytest.mark.parametrize("kind", TLS)
-def test_each_version_that_tidegate_serves_has_its_api_service_and_no_other(render, problems_of, values, groups, kind):
+def test_each_served_version_has_an_api_service_and_no_other(render, problems_of, values, groups, kind):
     things = render(with_tls(kind, values))
     expected = {f"{version}.{group}" for group in groups for version in VERSIONS[group]}
     assert expected == set(services(things))
@@ -53,14 +53,14 @@ def test_each_version_that_tidegate_serves_has_its_api_service_and_no_other(rend
     assert [problem for thing in things for problem in problems_of(thing)] == []
 
 
-def test_the_preferred_version_is_the_one_that_tidegate_names_first(render):
+def test_preferred_version_is_tidegates_first(render):
     found = services(render(BOTH))
     for group, versions in VERSIONS.items():
         by_priority = sorted(versions, key=lambda version: -found[f"{version}.{group}"]["versionPriority"])
         assert list(versions) == by_priority
 
 
-def test_the_api_server_is_sent_to_a_port_of_the_service_that_is_a_port_of_the_pod(render):
+def test_api_service_port_is_a_port_of_the_service_and_the_pod(render):
     things = render(BOTH | {"metricsApi": BOTH["metricsApi"] | {"port": 10250}})
     service = the(things, "Service")
     (port,) = [each for each in service["spec"]["ports"] if each["name"] == "metrics-api"]
@@ -74,7 +74,7 @@ def test_the_api_server_is_sent_to_a_port_of_the_service_that_is_a_port_of_the_p
 
 
 @pytest.mark.parametrize("values", [BOTH, {"mode": "keda", "metricsApi": CUSTOM}], ids=["hpa", "keda"])
-def test_tidegate_may_ask_who_asks_and_the_autoscaler_may_read(render, values):
+def test_tidegate_may_review_tokens_and_the_autoscaler_may_read(render, values):
     things = render(values | {"serviceAccount": {"name": "gate"}})
     tidegate = {"kind": "ServiceAccount", "namespace": "tidegate", "name": "gate"}
     autoscaler = {"kind": "ServiceAccount", "namespace": "kube-system", "name": "horizontal-pod-autoscaler"}
@@ -91,7 +91,7 @@ def test_tidegate_may_ask_who_asks_and_the_autoscaler_may_read(render, values):
 
 
 @pytest.mark.parametrize("values", [BOTH, {"mode": "hpa", "metricsApi": EXTERNAL}, {"metricsApi": CUSTOM}])
-def test_it_may_see_who_holds_its_api_groups_and_no_other_api_service(render, values):
+def test_tidegate_may_get_the_api_services_of_its_groups_only(render, values):
     things = render(values)
     [rule] = the(things, "ClusterRole", "tidegate-tidegate-api-services")["rules"]
     assert (rule["apiGroups"], rule["resources"], rule["verbs"]) == (
@@ -102,15 +102,15 @@ def test_it_may_see_who_holds_its_api_groups_and_no_other_api_service(render, va
     assert sorted(rule["resourceNames"]) == sorted(services(things))
 
 
-def test_it_is_told_its_own_service_to_know_it_in_an_api_service(render):
+def test_configuration_names_tidegates_own_service(render):
     things = render(BOTH, "gate", "scaling")
     config, _ = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
     assert config.listen.metrics_api is not None
-    own = {f"{spec['service']['name']}.{spec['service']['namespace']}" for spec in services(things).values()}
-    assert own == {config.listen.metrics_api.service}
+    named = {f"{spec['service']['name']}.{spec['service']['namespace']}" for spec in services(things).values()}
+    assert named == {config.listen.metrics_api.service}
 
 
-def test_the_autoscaler_may_read_the_replicas_of_all_that_tidegate_scales_and_numbers_of_pods_and_nothing_else(render):
+def test_autoscaler_may_read_replicas_of_scale_targets_and_pod_metrics_only(render):
     def rules(values):
         role = the(render(values), "ClusterRole", "tidegate-tidegate-metrics-reader")
         return {
@@ -127,12 +127,12 @@ def test_the_autoscaler_may_read_the_replicas_of_all_that_tidegate_scales_and_nu
     assert custom == rules({"mode": "keda", "metricsApi": CUSTOM})
 
 
-def test_without_roles_of_the_chart_there_are_none_for_the_metrics_api_either(render):
+def test_metrics_api_has_no_roles_if_the_chart_creates_none(render):
     things = render(BOTH | {"rbac": {"create": False}})
     assert {each["kind"] for each in of_the_api(things)} == {"APIService"}
 
 
-def test_the_network_policy_lets_the_api_server_in_from_wherever_it_is(render):
+def test_network_policy_allows_the_api_server_from_any_address(render):
     things = render(BOTH | {"networkPolicy": {"enabled": True, "monitoring": []}})
     assert the(things, "NetworkPolicy")["spec"]["ingress"] == [{"ports": [{"port": "metrics-api", "protocol": "TCP"}]}]
     closed = render({"mode": "hpa", "networkPolicy": {"enabled": True, "monitoring": []}})
@@ -140,7 +140,7 @@ def test_the_network_policy_lets_the_api_server_in_from_wherever_it_is(render):
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ({"metricsApi": EXTERNAL}, "metricsApi.external.enabled: must be false when mode is keda: KEDA has"),
         (BOTH | {"config": {"kubernetes": None}}, "metricsApi: needs config.kubernetes"),
@@ -154,33 +154,33 @@ def test_the_network_policy_lets_the_api_server_in_from_wherever_it_is(render):
         ({"metricsApi": {"enabled": True}}, "enabled"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(render, refused, values, says):
-    with pytest.raises(refused, match=says.replace(".", r"\.")):
+def test_invalid_values_are_refused_by_name(render, refused, values, message):
+    with pytest.raises(refused, match=message.replace(".", r"\.")):
         render(values)
 
 
 def found(service):
-    """The chart asked about an APIService that is there already: `helm template` looks into no cluster, so what the
-    look finds is handed to the same template here.
+    """The result of the chart's check of an existing APIService. `helm template` looks up no objects, so the found
+    object is passed to the same template here.
     """
     thing = {"metadata": {"name": "v1beta1.external.metrics.k8s.io"}, "spec": {"service": service}} if service else {}
-    asked = '{{ include "tidegate.refuseAnothers" (dict "root" $ "switch" "external" "found" (fromJson `%s`)) }}'
-    return BOTH | {"extraObjects": [asked % json.dumps(thing)]}
+    template = '{{ include "tidegate.refuseAnothers" (dict "root" $ "switch" "external" "found" (fromJson `%s`)) }}'
+    return BOTH | {"extraObjects": [template % json.dumps(thing)]}
 
 
-def test_an_api_service_of_somebody_else_is_refused_by_its_owner(render, refused):
+def test_api_service_of_another_provider_is_refused_with_its_owner(render, refused):
     kedas = {"namespace": "keda", "name": "keda-operator-metrics-apiserver", "port": 443}
-    says = r"metricsApi\.external\.enabled: must be false: .* belongs to keda/keda-operator-metrics-apiserver"
-    with pytest.raises(refused, match=says):
+    message = r"metricsApi\.external\.enabled: must be false: .* belongs to keda/keda-operator-metrics-apiserver"
+    with pytest.raises(refused, match=message):
         render(found(kedas))
 
 
 @pytest.mark.parametrize("service", [None, {"namespace": "tidegate", "name": "tidegate", "port": 8443}])
-def test_an_api_service_that_is_not_there_or_is_the_releases_own_stands_in_nobodys_way(render, service):
+def test_missing_api_service_or_that_of_the_release_is_accepted(render, service):
     assert len(services(render(found(service)))) == 3
 
 
-def test_the_notes_say_which_groups_it_answers_for_and_how_to_see_who_else_might(render):
+def test_notes_list_the_groups_and_how_to_find_other_providers(render):
     both, custom = render.notes(BOTH), render.notes({"metricsApi": CUSTOM})
     assert "answers for custom.metrics.k8s.io and external.metrics.k8s.io.\n" in both
     assert "answers for custom.metrics.k8s.io.\n" in custom

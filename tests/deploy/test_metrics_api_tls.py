@@ -1,4 +1,4 @@
-"""The API server believes the certificate of the metrics API, wherever that comes from."""
+"""The API server trusts the certificate of the metrics API, from any source."""
 
 import asyncio
 import base64
@@ -44,9 +44,7 @@ async def believes(port, bundle, host):
 
 
 @pytest.mark.parametrize("values", [BOTH, {"mode": "keda", "metricsApi": CUSTOM}], ids=["hpa", "keda"])
-async def test_the_api_server_believes_the_charts_own_certificate_and_no_other_releases(
-    render, serving, tmp_path, values
-):
+async def test_api_server_trusts_the_certificate_of_the_release_and_of_no_other(render, serving, tmp_path, values):
     things = render(values, "gate", "scaling")
     secret = the(things, "Secret", "gate-tidegate-tls")["data"]
     for key in ("tls.crt", "tls.key"):
@@ -64,7 +62,7 @@ async def test_the_api_server_believes_the_charts_own_certificate_and_no_other_r
 
 
 @pytest.mark.parametrize("kind", TLS)
-def test_the_files_that_it_serves_with_are_a_directory_of_the_servers_secret(render, kind):
+def test_serving_files_are_mounted_from_the_servers_secret(render, kind):
     things = render(with_tls(kind, BOTH))
     config, _ = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
     assert config.listen.grpc_tls is None
@@ -75,13 +73,13 @@ def test_the_files_that_it_serves_with_are_a_directory_of_the_servers_secret(ren
     assert mount == {"name": "tls", "mountPath": "/etc/tidegate/tls", "readOnly": True}
     assert (served.certificate, served.key) == (f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key")
     (secret,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "tls"]
-    made = {each["metadata"]["name"] for each in things if each["kind"] == "Secret"}
-    made |= {each["spec"]["secretName"] for each in things if each["kind"] == "Certificate"}
-    # KEDA asks nobody here, so it gets no certificate.
-    assert made | ({"mine"} if kind == "existingSecret" else set()) == {secret}
+    secrets = {each["metadata"]["name"] for each in things if each["kind"] == "Secret"}
+    secrets |= {each["spec"]["secretName"] for each in things if each["kind"] == "Certificate"}
+    # Without mTLS KEDA needs no certificate.
+    assert secrets | ({"mine"} if kind == "existingSecret" else set()) == {secret}
 
 
-def test_cert_manager_writes_the_authority_of_the_certificate_that_is_mounted(render):
+def test_cert_manager_injects_the_ca_of_the_mounted_certificate(render):
     things = render(with_tls("cert-manager", BOTH), "gate", "scaling")
     certificate = the(things, "Certificate")
     assert "gate-tidegate.scaling.svc" in certificate["spec"]["dnsNames"]
@@ -91,12 +89,12 @@ def test_cert_manager_writes_the_authority_of_the_certificate_that_is_mounted(re
     assert not [spec for spec in services(things).values() if "caBundle" in spec]
 
 
-def test_an_issuer_of_the_releases_namespace_is_enough_where_keda_gets_no_certificate(render):
+def test_namespaced_issuer_is_sufficient_without_a_certificate_for_keda(render):
     issuer = {"issuerRef": {"kind": "Issuer", "name": "ca"}}
     things = render(BOTH | {"tls": {"type": "cert-manager", "certManager": issuer}})
     assert the(things, "Certificate")["metadata"]["namespace"] == "tidegate"
 
 
-def test_a_brought_certificates_authority_is_what_was_written(render):
+def test_ca_of_a_provided_certificate_is_the_value(render):
     found = services(render(with_tls("existingSecret", BOTH)))
     assert {base64.b64decode(spec["caBundle"]).decode() for spec in found.values()} == {PEM}

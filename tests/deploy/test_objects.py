@@ -1,4 +1,4 @@
-"""Whatever the values, the chart makes objects that Kubernetes takes and a configuration that Tidegate takes."""
+"""For all values the chart renders objects that Kubernetes accepts and a configuration that Tidegate accepts."""
 
 import pytest
 import yaml
@@ -6,44 +6,44 @@ import yaml
 from scaler.config import parse
 from tests.deploy.shared import ci_values, the
 
-OWN_NAMES = {
+CLUSTER_SCOPED = {
     "APIService",
     "ClusterRole",
     "ClusterRoleBinding",
     "ClusterTriggerAuthentication",
-}  # they belong to no namespace
+}  # cluster-scoped
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_kubernetes_would_take_every_object_in_its_oldest_and_its_newest_version(render, problems_of, values):
+def test_kubernetes_accepts_every_object_in_its_oldest_and_its_newest_version(render, problems_of, values):
     assert [problem for thing in render(values) for problem in problems_of(thing)] == []
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_tidegate_would_take_the_configuration_without_a_word(render, values):
+def test_tidegate_accepts_the_configuration_without_a_warning(render, values):
     config = the(render(values), "ConfigMap", values.get("fullnameOverride", "tidegate"))
     _, warnings = parse(config["data"]["config.yaml"], "config.yaml")
     assert [str(warning) for warning in warnings] == []
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_no_two_objects_are_one(render, values):
+def test_objects_are_unique(render, values):
     things = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in render(values)]
     assert sorted(set(things), key=str) == sorted(things, key=str)
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_every_object_says_where_it_lives_and_whose_it_is(render, values):
+def test_every_object_has_a_namespace_and_labels(render, values):
     for thing in render(values):
         if thing["metadata"]["name"] in {"tidegate-note", "tidegate-text"}:
-            continue  # extraObjects are somebody else's
-        assert thing["kind"] in OWN_NAMES or thing["metadata"]["namespace"], thing
+            continue  # extraObjects are the user's
+        assert thing["kind"] in CLUSTER_SCOPED or thing["metadata"]["namespace"], thing
         assert thing["metadata"]["labels"]["app.kubernetes.io/instance"] == "tidegate"
         assert thing["metadata"]["labels"] | values.get("commonLabels", {}) == thing["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_what_selects_pods_selects_ours_and_a_port_that_is_named_exists(render, values):
+def test_selectors_match_the_pods_and_named_ports_exist(render, values):
     things = render(values)
     pod = the(things, "Deployment")["spec"]["template"]
     (container,) = pod["spec"]["containers"]
@@ -58,15 +58,15 @@ def test_what_selects_pods_selects_ours_and_a_port_that_is_named_exists(render, 
     assert [
         each for each in selectors if not each or pod["metadata"]["labels"] | each != pod["metadata"]["labels"]
     ] == []
-    asked = {port["targetPort"] for port in the(things, "Service")["spec"]["ports"]}
-    asked |= {container[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    ports = {port["targetPort"] for port in the(things, "Service")["spec"]["ports"]}
+    ports |= {container[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     for policy in (each for each in things if each["kind"] == "NetworkPolicy"):
-        asked |= {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
-    assert asked <= set(named)
+        ports |= {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert ports <= set(named)
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_the_ports_of_the_pod_are_those_that_tidegate_listens_on(render, values):
+def test_ports_of_the_pod_are_the_listen_ports(render, values):
     things = render(values)
     text = the(things, "ConfigMap", values.get("fullnameOverride", "tidegate"))["data"]["config.yaml"]
     config, _ = parse(text, "config.yaml")
@@ -82,7 +82,7 @@ def test_the_ports_of_the_pod_are_those_that_tidegate_listens_on(render, values)
     assert open_to_all == (values.get("mode", "keda") == "keda")
 
 
-def test_the_configuration_is_a_directory_because_a_subpath_never_changes(render):
+def test_configuration_is_a_directory_because_a_subpath_never_changes(render):
     pod = the(render(), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
@@ -91,7 +91,7 @@ def test_the_configuration_is_a_directory_because_a_subpath_never_changes(render
     assert not any("subPath" in mount for mount in mounts.values())
 
 
-def test_a_changed_configuration_does_not_restart_the_pod(render):
+def test_changed_configuration_does_not_restart_the_pod(render):
     values = {"config": {"scrape": {"interval": "2s"}}}
     assert the(render(values), "Deployment") == the(render(), "Deployment")
 
@@ -104,7 +104,7 @@ def test_a_changed_configuration_does_not_restart_the_pod(render):
         {"mode": "hpa", "metricsApi": {"external": {"enabled": True}, "custom": {"enabled": True}}},
     ],
 )
-def test_where_it_listens_is_taken_by_another_pod_because_a_reload_leaves_it(render, values):
+def test_changed_listen_address_restarts_the_pod_because_a_reload_ignores_it(render, values):
     def pod(values):
         return the(render(values), "Deployment")["spec"]["template"]
 
@@ -113,7 +113,7 @@ def test_where_it_listens_is_taken_by_another_pod_because_a_reload_leaves_it(ren
     assert pod(before) != pod(before | values)
 
 
-def test_large_numbers_and_nulls_reach_the_configuration_as_they_were_written(render):
+def test_large_numbers_and_nulls_reach_the_configuration_unchanged(render):
     written = {"scrape": {"body_limit": 16777216}, "kubernetes": {"dcgm_exporter": None}}
     text = the(render({"config": written}), "ConfigMap")["data"]["config.yaml"]
     config, _ = parse(text, "config.yaml")
@@ -129,13 +129,13 @@ def test_hosts_of_an_ingress_reach_the_configuration(render):
     assert config.listen.http_hosts == ("tidegate.example.com",)
 
 
-def test_a_budget_is_made_where_something_may_be_spared(render):
+def test_disruption_budget_exists_with_more_than_one_replica(render):
     assert not [each for each in render() if each["kind"] == "PodDisruptionBudget"]
     assert the(render({"replicas": 2}), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ({"tls": {"type": "cert-manager"}}, "tls.certManager.issuerRef.name"),
         ({"tls": {"type": "existingSecret"}}, "tls.existingSecret"),
@@ -156,6 +156,6 @@ def test_a_budget_is_made_where_something_may_be_spared(render):
         ({"config": {"tick": ""}}, "tick"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(render, refused, values, says):
-    with pytest.raises(refused, match=says.replace(".", r"\.")):
+def test_invalid_values_are_refused_by_name(render, refused, values, message):
+    with pytest.raises(refused, match=message.replace(".", r"\.")):
         render(values)

@@ -1,11 +1,11 @@
-"""What the pod may do: on its node nothing, in the cluster what it asks for and nothing else."""
+"""The rights of the pod: none on its node, and in the cluster only those it uses."""
 
 import pytest
 
 from exporter.kubernetes.resources import RESOURCES
 from tests.deploy.shared import ci_values, the
 
-# Exactly these: test_metrics_api.py says whom they bind to what.
+# Exactly these: test_metrics_api.py has their bindings.
 OF_THE_METRICS_API = {
     f"tidegate-tidegate-{name}" for name in ("auth-delegator", "auth-reader", "api-services", "metrics-reader")
 }
@@ -16,17 +16,17 @@ def allowed(rules):
             for name in rule["resources"] for verb in rule["verbs"]}  # fmt: skip
 
 
-def asked(namespaced):
-    seen = {(each.group, each.name, verb) for each in RESOURCES
+def required(namespaced):
+    watched = {(each.group, each.name, verb) for each in RESOURCES
             if each.namespaced in namespaced for verb in ("list", "watch")}  # fmt: skip
-    return seen | EVENTS if True in namespaced else seen
+    return watched | EVENTS if True in namespaced else watched
 
 
 EVENTS = {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_the_pod_passes_the_restricted_standard_on_a_read_only_root(render, values):
+def test_pod_passes_the_restricted_standard_on_a_read_only_root(render, values):
     pod = the(render(values), "Deployment")["spec"]["template"]["spec"]
     security = pod["securityContext"]
     assert security["runAsNonRoot"] is True
@@ -47,7 +47,7 @@ def test_the_pod_passes_the_restricted_standard_on_a_read_only_root(render, valu
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_whatever_is_written_goes_to_a_volume_and_but_for_what_is_kept_it_ends_with_the_pod(render, values):
+def test_all_writes_go_to_volumes_and_only_the_state_outlives_the_pod(render, values):
     pod = the(render(values), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     writable = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
@@ -57,14 +57,14 @@ def test_whatever_is_written_goes_to_a_volume_and_but_for_what_is_kept_it_ends_w
     claimed = values.get("state", {}).get("volume") == "persistentVolumeClaim"
     assert claimed or kinds["state"]["emptyDir"]["sizeLimit"]
     env = {one["name"] for one in container.get("env", ())}
-    assert "NUMBA_CACHE_DIR" not in env  # the image's own, which has the compiled kernels
+    assert "NUMBA_CACHE_DIR" not in env  # the image's own, with the compiled kernels
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_no_role_has_a_wildcard_a_secret_or_a_verb_that_writes_anything_but_events(render, values):
+def test_no_role_has_a_wildcard_secrets_or_write_verbs_except_for_events(render, values):
     roles = {each["metadata"]["name"]: each for each in render(values) if each["kind"] in {"Role", "ClusterRole"}}
-    # The autoscaler's own role is not the pod's, one gets objects by their names: test_metrics_api.py says which. And
-    # replicas write the Lease of their own: test_replicas.py.
+    # The autoscaler's role is not the pod's, and one role gets objects by name: see test_metrics_api.py. Replicas write
+    # their own Lease: see test_replicas.py.
     roles = {name: role for name, role in roles.items() if not name.endswith("-peers")}
     roles.pop("tidegate-tidegate-metrics-reader", None)
     roles.pop("tidegate-tidegate-api-services", None)
@@ -73,24 +73,24 @@ def test_no_role_has_a_wildcard_a_secret_or_a_verb_that_writes_anything_but_even
     assert not [right for right in rights if "*" in right or right[1] in {"secrets", "configmaps"}]
 
 
-def test_the_cluster_role_is_what_tidegate_asks_for_and_nothing_else(render):
+def test_cluster_role_has_the_required_rights_only(render):
     things = render()
-    assert allowed(the(things, "ClusterRole")["rules"]) == asked({True, False})
+    assert allowed(the(things, "ClusterRole")["rules"]) == required({True, False})
     assert [each for each in things if each["kind"] == "Role"] == []
 
 
-def test_without_events_it_may_write_none(render):
+def test_events_off_removes_the_right_to_write_them(render):
     values = {"config": {"kubernetes": {"events": False}}}
-    assert allowed(the(render(values), "ClusterRole")["rules"]) == asked({True, False}) - EVENTS
+    assert allowed(the(render(values), "ClusterRole")["rules"]) == required({True, False}) - EVENTS
     values = {"config": {"kubernetes": {"events": False, "namespaces": ["ai"]}}}
-    assert allowed(the(render(values), "Role")["rules"]) == asked({True}) - EVENTS
+    assert allowed(the(render(values), "Role")["rules"]) == required({True}) - EVENTS
 
 
-def test_with_namespaces_it_sees_those_and_of_the_cluster_only_its_nodes(render):
+def test_namespaces_limit_the_rights_to_them_and_to_nodes(render):
     things = render({"config": {"kubernetes": {"namespaces": ["ai", "research"]}}})
     roles = {each["metadata"]["namespace"]: allowed(each["rules"]) for each in things if each["kind"] == "Role"}
-    assert roles == dict.fromkeys(["ai", "research"], asked({True}))
-    assert allowed(the(things, "ClusterRole")["rules"]) == asked({False})
+    assert roles == dict.fromkeys(["ai", "research"], required({True}))
+    assert allowed(the(things, "ClusterRole")["rules"]) == required({False})
     bound = {each["metadata"]["namespace"]: each for each in things if each["kind"] == "RoleBinding"}
     assert set(bound) == {"ai", "research"}
     account = {"kind": "ServiceAccount", "name": "tidegate", "namespace": "tidegate"}
@@ -98,7 +98,7 @@ def test_with_namespaces_it_sees_those_and_of_the_cluster_only_its_nodes(render)
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_every_binding_but_those_of_the_metrics_api_names_a_role_of_the_release_and_its_own_account(render, values):
+def test_every_binding_except_those_of_the_metrics_api_names_a_role_and_the_account_of_the_release(render, values):
     things = render(values)
     roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in things
              if each["kind"] in {"Role", "ClusterRole"}}  # fmt: skip
@@ -112,7 +112,7 @@ def test_every_binding_but_those_of_the_metrics_api_names_a_role_of_the_release_
         assert (subject["name"], subject["namespace"]) == (pod["serviceAccountName"], "tidegate")
 
 
-def test_a_token_is_mounted_only_where_the_api_server_is_asked(render):
+def test_token_is_mounted_only_with_access_to_the_api_server(render):
     def mounts(values):
         return the(render(values), "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"]
 
@@ -121,12 +121,12 @@ def test_a_token_is_mounted_only_where_the_api_server_is_asked(render):
     assert the(render(), "ServiceAccount")["automountServiceAccountToken"] is False
 
 
-def test_without_the_api_server_there_are_no_roles(render):
+def test_roles_are_off_without_access_to_the_api_server(render):
     kinds = {each["kind"] for each in render({"config": {"kubernetes": None}})}
     assert not {kind for kind in kinds if "Role" in kind}
 
 
-def test_the_network_policy_lets_keda_ask_and_prometheus_read(render):
+def test_network_policy_allows_keda_and_prometheus(render):
     things = render({"networkPolicy": {"enabled": True}})
     keda, monitoring = the(things, "NetworkPolicy")["spec"]["ingress"]
     (peer,) = keda["from"]
@@ -137,7 +137,7 @@ def test_the_network_policy_lets_keda_ask_and_prometheus_read(render):
     assert the(things, "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_in_hpa_mode_nobody_outside_of_the_pod_reaches_grpc(render):
+def test_grpc_is_not_reachable_in_hpa_mode(render):
     things = render({"mode": "hpa", "networkPolicy": {"enabled": True}})
     assert [port["name"] for port in the(things, "Service")["spec"]["ports"]] == ["http"]
     ports = [port["port"] for rule in the(things, "NetworkPolicy")["spec"]["ingress"] for port in rule["ports"]]

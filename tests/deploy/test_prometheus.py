@@ -1,5 +1,5 @@
-"""Tidegate read through Prometheus: the queries are asked of Prometheus' own engine (promtool), over series as it keeps
-them of what Tidegate exports from one scrape to the next.
+"""Tidegate through Prometheus: Prometheus' own engine (promtool) evaluates the queries over the series that it stores
+for Tidegate's metrics.
 """
 
 import subprocess
@@ -20,20 +20,20 @@ ADAPTER = yaml.safe_load((DEPLOY / "prometheus" / "prometheus-adapter.yaml").rea
 (TRIGGER,) = KEDA["spec"]["triggers"]
 CHAT, JOBS = WorkloadKey("ai", "chat"), WorkloadKey("ai", "jobs")
 
-# What is decided of ai/chat, minute by minute; ai/jobs sleeps throughout.
+# The decisions for ai/chat, minute by minute; ai/jobs sleeps throughout.
 SERVING = Decision(CHAT, 3, active=True, reason=Reason.SERVING, decided_at=0.0, evidence=Evidence())
 HELD = Decision(CHAT, 3, active=True, reason=Reason.SERVING, decided_at=0.0, held_since=60.0, evidence=Evidence())
 UNKNOWN = Decision(CHAT, None, active=True, reason=Reason.UNKNOWN, decided_at=0.0, evidence=Evidence())
 ASLEEP = Decision(CHAT, 0, active=False, reason=Reason.ASLEEP, decided_at=0.0, evidence=Evidence())
 OBSERVED = replace(SERVING, observed=True)
-# From 10 replicas an HPA drops the step to 11 as too small: 12 is told.
+# At 10 replicas an HPA drops the step to 11 as too small: 12 is published.
 OUTWARD = replace(SERVING, replicas=11, published=12)
-STORY = (SERVING, HELD, UNKNOWN, SERVING, ASLEEP, OBSERVED, OUTWARD)
+DECISIONS = (SERVING, HELD, UNKNOWN, SERVING, ASLEEP, OBSERVED, OUTWARD)
 JOBS_ASLEEP = Decision(JOBS, 0, active=False, reason=Reason.ASLEEP, decided_at=0.0, evidence=Evidence())
 
 
 def scraped(decision):
-    """Each sample of /metrics about workloads, by its series as Prometheus writes it."""
+    """Each sample of /metrics about workloads, by its series in Prometheus' notation."""
     publisher, registry = Publisher([CHAT, JOBS]), CollectorRegistry()
     publisher.publish([decision, JOBS_ASLEEP], at=0.0)
     registry.register(BoardCollector(lambda: publisher.board, lambda: 0.0))
@@ -45,8 +45,8 @@ def scraped(decision):
 
 
 def kept():
-    """The series as Prometheus keeps them: a sample that was there and is not any more ends its series."""
-    scrapes = [scraped(decision) for decision in STORY]
+    """The series as Prometheus stores them: a sample that disappears ends its series."""
+    scrapes = [scraped(decision) for decision in DECISIONS]
     names = sorted({name for scrape in scrapes for name in scrape})
     return [
         {"series": name, "values": " ".join(str(scrape.get(name, "stale")) for scrape in scrapes)} for name in names
@@ -55,13 +55,13 @@ def kept():
 
 @pytest.fixture
 def promtool(tmp_path, debian_tool):
-    """`promtool(query, minute, samples)`: what Prometheus' engine has against that answer; "" is nothing."""
+    """`promtool(query, minute, samples)`: the error of Prometheus' engine for that result; "" if it is correct."""
     tool = debian_tool("promtool", "prometheus")
 
     def ask(query, minute, samples):
         expected = [{"labels": labels, "value": value} for labels, value in samples.items()]
-        asked = {"expr": query, "eval_time": f"{minute}m", "exp_samples": expected}
-        test = {"interval": "1m", "input_series": kept(), "promql_expr_test": [asked]}
+        case = {"expr": query, "eval_time": f"{minute}m", "exp_samples": expected}
+        test = {"interval": "1m", "input_series": kept(), "promql_expr_test": [case]}
         file = tmp_path / "test.yaml"
         file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]}), encoding="utf-8")
         done = subprocess.run(
@@ -73,7 +73,7 @@ def promtool(tmp_path, debian_tool):
 
 
 def adapters(rule, **fields):
-    """The query that prometheus-adapter makes of a rule: a Go template with other brackets."""
+    """The query of a prometheus-adapter rule: a Go template with other brackets."""
     query = rule["metricsQuery"]
     for name, value in {"Series": "tidegate_published_replicas", **fields}.items():
         query = query.replace(f"<<.{name}>>", value)
@@ -82,7 +82,7 @@ def adapters(rule, **fields):
 
 
 def queries():
-    """Each query, and the labels of its answer."""
+    """Each query with the labels of its result."""
     (external,), (custom,) = ADAPTER["externalRules"], ADAPTER["rules"]
     matchers = 'namespace="ai",workload="chat"'
     by_object = adapters(custom, GroupBy="workload", LabelMatchers='namespace="ai",workload=~"chat"')
@@ -94,31 +94,31 @@ def queries():
 
 
 @pytest.mark.parametrize(("query", "labels"), queries())
-def test_a_query_gives_what_was_decided_and_a_held_decision_is_one(promtool, query, labels):
+def test_query_returns_the_decision_also_while_it_is_held(promtool, query, labels):
     for minute, replicas in ((0, 3), (1, 3), (3, 3), (4, 0)):
         assert promtool(query, minute, {labels: replicas}) == ""
 
 
 @pytest.mark.parametrize(("query", "labels"), queries())
-def test_a_decision_that_is_not_known_any_more_gives_nothing_and_never_a_zero(promtool, query, labels):
+def test_unknown_decision_returns_no_sample_and_never_a_zero(promtool, query, labels):
     assert promtool(query, 2, {}) == ""
-    # The question tells the difference: this is what a query that fills in zeros would give.
+    # This is the result of a query that fills in zeros.
     assert promtool(f"({query}) or vector(0)", 2, {}) != ""
 
 
 @pytest.mark.parametrize(("query", "labels"), queries())
-def test_a_query_gives_what_is_told_where_the_hpas_tolerance_would_drop_the_step(promtool, query, labels):
+def test_query_returns_the_published_number_beyond_the_hpas_tolerance(promtool, query, labels):
     assert promtool(query, 6, {labels: 12}) == ""
 
 
 @pytest.mark.parametrize(("query", "labels"), queries())
-def test_what_is_only_observed_gives_nothing(promtool, query, labels):
+def test_observed_workload_returns_no_sample(promtool, query, labels):
     assert 'tidegate_published_replicas{namespace="ai",workload="chat"}' in scraped(OBSERVED)
     assert promtool(query, 5, {}) == ""
 
 
 @pytest.mark.parametrize("rule", ADAPTER["externalRules"] + ADAPTER["rules"], ids=["external", "custom"])
-def test_the_adapter_finds_the_series_that_it_asks_about(promtool, rule):
+def test_adapter_discovers_its_series(promtool, rule):
     series = {
         f'tidegate_published_replicas{{namespace="ai",workload="{name}"}}': n for name, n in (("chat", 3), ("jobs", 0))
     }
@@ -126,7 +126,7 @@ def test_the_adapter_finds_the_series_that_it_asks_about(promtool, rule):
 
 
 @pytest.mark.parametrize("rule", ADAPTER["externalRules"] + ADAPTER["rules"], ids=["external", "custom"])
-def test_a_rule_is_in_the_adapters_words_and_names_labels_that_are_exported(rule):
+def test_adapter_rule_uses_exported_labels(rule):
     assert set(rule) == {"seriesQuery", "resources", "name", "metricsQuery"}
     assert set(rule["resources"]) == {"overrides"}
     assert set(rule["resources"]["overrides"]) <= {"namespace", "workload"}
@@ -134,7 +134,7 @@ def test_a_rule_is_in_the_adapters_words_and_names_labels_that_are_exported(rule
     assert "vector(" not in rule["metricsQuery"]
 
 
-def test_keda_is_told_not_to_take_no_answer_for_a_zero(problems_of):
+def test_keda_does_not_read_an_empty_result_as_zero(problems_of):
     assert problems_of(KEDA) == []
     assert TRIGGER["type"] == "prometheus"
     assert TRIGGER["metadata"]["ignoreNullValues"] == "false"

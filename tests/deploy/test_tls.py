@@ -1,4 +1,4 @@
-"""KEDA and Tidegate know each other by certificates, wherever these come from."""
+"""KEDA and Tidegate authenticate each other by certificates, from any source."""
 
 import base64
 
@@ -55,13 +55,13 @@ async def reaches(port, credentials, host):
         try:
             await ask(b"", timeout=10)
         except grpc.aio.AioRpcError as error:
-            return error.code() is grpc.StatusCode.UNIMPLEMENTED  # it was let in, and there is no servicer here
+            return error.code() is grpc.StatusCode.UNIMPLEMENTED  # it was admitted, and there is no servicer here
 
 
-async def test_the_charts_own_certificates_let_keda_in_and_nobody_else(render, serving, tmp_path):
-    made, foreign = secrets(render()), secrets(render())
-    port = await serving(files_of(tmp_path / "tls", made["tidegate/tidegate-tls"]))
-    keda, other = made["keda/tidegate-tidegate-keda"], foreign["keda/tidegate-tidegate-keda"]
+async def test_certificates_of_the_chart_admit_keda_only(render, serving, tmp_path):
+    secret_files, foreign = secrets(render()), secrets(render())
+    port = await serving(files_of(tmp_path / "tls", secret_files["tidegate/tidegate-tls"]))
+    keda, other = secret_files["keda/tidegate-tidegate-keda"], foreign["keda/tidegate-tidegate-keda"]
     host = "tidegate.tidegate.svc"
 
     def with_certificate(secret, ca):
@@ -70,26 +70,28 @@ async def test_the_charts_own_certificates_let_keda_in_and_nobody_else(render, s
     assert await reaches(port, with_certificate(keda, keda["ca.crt"]), host)
     assert not await reaches(port, with_certificate(other, keda["ca.crt"]), host)  # another release's CA
     assert not await reaches(port, grpc.ssl_channel_credentials(keda["ca.crt"]), host)  # no certificate
-    assert not await reaches(port, with_certificate(keda, other["ca.crt"]), host)  # KEDA would not believe the server
+    assert not await reaches(port, with_certificate(keda, other["ca.crt"]), host)  # KEDA would not trust the server
     assert not await reaches(port, with_certificate(keda, keda["ca.crt"]), "elsewhere.tidegate.svc")
 
 
-def test_the_key_of_the_authority_is_kept_nowhere(render):
+def test_key_of_the_ca_is_stored_nowhere(render):
     for secret in secrets(render()).values():
         assert set(secret) == KEYS
         assert b"PRIVATE KEY" not in secret["ca.crt"]
 
 
 @pytest.mark.parametrize("kind", ["helm", "cert-manager", "existingSecret"])
-def test_the_authentication_names_a_secret_in_kedas_namespace_and_the_pod_one_of_its_own(render, kind):
+def test_authentication_names_a_secret_in_kedas_namespace_and_the_pod_one_in_its_own(render, kind):
     issuer = {"issuerRef": {"name": "tidegate-ca"}}
     brought = {"existingSecret": "mine", "existingClientSecret": "kedas"}
     things = render({"tls": {"type": kind, "certManager": issuer, **brought}, "keda": {"namespace": "scaling"}})
-    made = {
+    existing = {
         (each["metadata"]["namespace"], each["spec"]["secretName"]) for each in things if each["kind"] == "Certificate"
     }
-    made |= {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in things if each["kind"] == "Secret"}
-    made |= {("tidegate", "mine"), ("scaling", "kedas")} if kind == "existingSecret" else set()
+    existing |= {
+        (each["metadata"]["namespace"], each["metadata"]["name"]) for each in things if each["kind"] == "Secret"
+    }
+    existing |= {("tidegate", "mine"), ("scaling", "kedas")} if kind == "existingSecret" else set()
     references = the(things, "ClusterTriggerAuthentication")["spec"]["secretTargetRef"]
     assert {(one["parameter"], one["key"]) for one in references} == {
         ("caCert", "ca.crt"), ("tlsClientCert", "tls.crt"), ("tlsClientKey", "tls.key"),
@@ -97,10 +99,10 @@ def test_the_authentication_names_a_secret_in_kedas_namespace_and_the_pod_one_of
     (client,) = {one["name"] for one in references}
     volumes = the(things, "Deployment")["spec"]["template"]["spec"]["volumes"]
     (server,) = [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]
-    assert made == {("tidegate", server), ("scaling", client)}
+    assert existing == {("tidegate", server), ("scaling", client)}
 
 
-def test_tidegate_asks_for_a_client_certificate_whatever_made_it(render):
+def test_tidegate_requires_a_client_certificate_for_every_source(render):
     for values in ({}, {"tls": {"type": "existingSecret", "existingSecret": "mine"}}):
         listen = yaml.safe_load(the(render(values), "ConfigMap")["data"]["config.yaml"])["listen"]
         assert listen["grpc_tls"] == {
@@ -110,7 +112,7 @@ def test_tidegate_asks_for_a_client_certificate_whatever_made_it(render):
         }
 
 
-def test_the_certificate_is_for_the_host_that_the_notes_say(render):
+def test_certificate_is_for_the_host_in_the_notes(render):
     values = {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"name": "ca"}}}}
     things, notes = render(values, "gate", "scaling"), render.notes(values, "gate", "scaling")
     assert 'scalerAddress: "gate-tidegate.scaling.svc:6000"' in notes
@@ -118,23 +120,23 @@ def test_the_certificate_is_for_the_host_that_the_notes_say(render):
     assert the(things, "Service")["metadata"]["name"] == "gate-tidegate"
 
 
-def test_two_releases_share_a_keda_without_touching_each_others_objects(render):
+def test_two_releases_share_a_keda_without_sharing_objects(render):
     def shared(namespace):
-        others = [
+        objects_of_release = [
             each for each in render(None, "tidegate", namespace) if each["metadata"].get("namespace") != namespace
         ]
-        return {(each["kind"], each["metadata"]["name"]) for each in others}
+        return {(each["kind"], each["metadata"]["name"]) for each in objects_of_release}
 
-    # The name that triggers write is the release's; a second release needs one of its own, and Helm says so.
+    # The name in triggers is the release's; a second release needs a different one, and Helm reports it.
     assert shared("one") & shared("two") == {("ClusterTriggerAuthentication", "tidegate")}
 
 
-def test_plain_text_is_said_in_the_notes(render):
+def test_notes_warn_of_plain_text(render):
     assert "plain text" in render.notes({"tls": {"type": "none"}})
     assert "plain text" not in render.notes()
 
 
-def test_the_files_that_the_configuration_names_are_mounted_from_the_servers_secret(render):
+def test_configured_files_are_mounted_from_the_servers_secret(render):
     things = render()
     listen = yaml.safe_load(the(things, "ConfigMap")["data"]["config.yaml"])["listen"]
     pod = the(things, "Deployment")["spec"]["template"]["spec"]

@@ -1,7 +1,7 @@
-"""The pages of the repository, and what stands on them: links, headings, blocks, words in backticks.
+"""The pages of the documentation and their parts: links, headings, blocks, text in backticks.
 
-It knows Markdown as GitHub shows it and nothing of Tidegate. Worked example: `anchors("## The keys\n")` is
-`{"the-keys"}`, which is what `[…](triggers.md#the-keys)` leads to.
+It parses Markdown as GitHub renders it, independent of Tidegate. Worked example: `anchors("## The keys\n")` is
+`{"the-keys"}`, the target of `[…](triggers.md#the-keys)`.
 """
 
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-# Everything that people read; other people's pages (samples of a fixture) are not among them.
+# All documents for people; samples in fixtures are not among them.
 PAGES = sorted(
     path.relative_to(ROOT)
-    for place in (
+    for pattern in (
         "*.md",
         "docs/**/*.md",
         "deploy/**/*.md",
@@ -21,7 +21,7 @@ PAGES = sorted(
         "dashboards/**/*.md",
         "tests/e2e/*.md",
     )
-    for path in ROOT.glob(place)
+    for path in ROOT.glob(pattern)
 )
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<words>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
@@ -33,7 +33,7 @@ _TICKS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 class Block(NamedTuple):
-    """A fenced block. note: the words of an HTML comment right before it; empty where there is none."""
+    """A fenced block. note: the text of an HTML comment right before it; empty if there is none."""
 
     page: str
     line: int
@@ -77,11 +77,11 @@ def in_backticks(page):
 
 
 def anchors(text):
-    """What a `#...` may lead to: GitHub's names of the headings, and names that are given."""
-    found, seen = set(_NAMED.findall(text)), Counter()
+    """The valid targets of a `#...`: GitHub's names of the headings, and explicit names."""
+    found, counts = set(_NAMED.findall(text)), Counter()
     for heading in _HEADING.findall(_FENCE.sub("", text)):
         bare = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", bare.lower()).strip().replace(" ", "-")
-        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
-        seen[slug] += 1
+        found.add(f"{slug}-{counts[slug]}" if counts[slug] else slug)
+        counts[slug] += 1
     return found

@@ -1,4 +1,4 @@
-"""Every division that is shown comes out as it is said: "40 / 16 = 2.5, so 3"."""
+"""Every division in the documentation has the stated result: "40 / 16 = 2.5, so 3"."""
 
 import re
 from math import ceil
@@ -12,7 +12,7 @@ SUM = re.compile(rf"({NUMBER}(?: × {NUMBER})*) / ({NUMBER}) (?:=|are) ({NUMBER}
 
 
 def sums(page):
-    """Of each: its words, what it comes to, what is said, and the whole replicas that are said, if any."""
+    """For each division: its text, its value, the stated value, and the stated whole replicas, if any."""
     for found in SUM.finditer(" ".join(prose(page).split())):
         above = 1.0
         for factor in found[1].split(" × "):
@@ -23,12 +23,12 @@ def sums(page):
 SHOWN = [pytest.param(*each, id=f"{page}: {each[0]}") for page in PAGES for each in sums(page)]
 
 
-@pytest.mark.parametrize(("words", "comes_to", "said", "whole"), SHOWN)
-def test_a_division_that_is_shown_comes_out_as_it_is_said(words, comes_to, said, whole):
-    digits = len(said.partition(".")[2])
+@pytest.mark.parametrize(("text", "value", "stated", "whole"), SHOWN)
+def test_division_has_the_stated_result(text, value, stated, whole):
+    digits = len(stated.partition(".")[2])
 
-    assert abs(comes_to - float(said)) <= 0.5 * 10**-digits + 1e-9
-    assert whole is None or ceil(comes_to) == int(whole)
+    assert abs(value - float(stated)) <= 0.5 * 10**-digits + 1e-9
+    assert whole is None or ceil(value) == int(whole)
 
 
 def test_divisions_are_found():

@@ -1,7 +1,7 @@
-"""Every command that is shown is one that there is: its options, its targets, its values, its files.
+"""Every command in the documentation is valid: its options, its targets, its values, its files.
 
-Nothing is run. `tidegate` is asked as click would parse it; make for its targets; Helm for the chart's values; kubectl
-for the files of this repository. Other people's programs are taken at their word.
+No command runs. click parses those of `tidegate`; those of make are compared with its targets, of Helm with the chart's
+values, of kubectl with the files of this repository. Other programs are not checked.
 """
 
 import re
@@ -19,8 +19,8 @@ from tests.docs.values import VALUES, is_value, unknown_in
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 SET = re.compile(r"(?:--set )?([a-zA-Z]+\.[a-zA-Z.]+)=[\w$]")
-OURS = {"tidegate", ".venv/bin/tidegate", "tidegate/bin/tidegate"}
-KNOWN = {
+TIDEGATE = {"tidegate", ".venv/bin/tidegate", "tidegate/bin/tidegate"}
+FOREIGN = {
     "cd", "cp", "curl", "date", "docker", "git", "grep", "helm", "kind", "kubectl", "make", "pip", "promtool",
     "pytest", "python", "python3", "tidegate/bin/pip", ".venv/bin/python",
 }  # fmt: skip
@@ -33,20 +33,20 @@ def commands(text):
 
 
 def simple(line):
-    """The simple commands of a line, between pipes, `&&` and `;`: no redirections, no assignments, nothing in $()."""
+    """The simple commands of a line, split at pipes, `&&` and `;`: without redirections, assignments and $()."""
     line = re.sub(r"\$\([^)]*\)", "X", line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
-    found, words = [], []
+    found, arguments = [], []
     for word in lexer:
         if set(word) <= set("|&;"):
-            found.append(words)
-            words = []
+            found.append(arguments)
+            arguments = []
         else:
-            words.append(word)
-    found.append(words)
-    for words in found:
-        bare = list(words)
+            arguments.append(word)
+    found.append(arguments)
+    for arguments in found:
+        bare = list(arguments)
         while bare and re.match(r"^\w+=", bare[0]):
             bare.pop(0)
         if ">" in bare:
@@ -56,19 +56,23 @@ def simple(line):
 
 
 LINES = [(block, line) for block in every_block("console") for line in commands(block.text)]
-SIMPLE = [pytest.param(words, id=f"{block}: {' '.join(words)[:50]}") for block, line in LINES for words in simple(line)]
+SIMPLE = [
+    pytest.param(arguments, id=f"{block}: {' '.join(arguments)[:50]}")
+    for block, line in LINES
+    for arguments in simple(line)
+]
 
 
-def test_console_blocks_show_commands():
+def test_console_blocks_contain_commands():
     assert LINES
     assert [str(block) for block in every_block("console") if not commands(block.text)] == []
 
 
-@pytest.mark.parametrize("words", SIMPLE)
-def test_a_command_that_is_shown_exists(words):
-    program, *rest = words
-    if program in OURS:
-        takes(rest)
+@pytest.mark.parametrize("arguments", SIMPLE)
+def test_command_in_a_block_exists(arguments):
+    program, *rest = arguments
+    if program in TIDEGATE:
+        parse_tidegate(rest)
     elif program == "make":
         assert [word for word in rest if "=" not in word and word not in TARGETS] == []
     elif program == "helm":
@@ -77,31 +81,31 @@ def test_a_command_that_is_shown_exists(words):
         assert [path for path in paths(rest) if not (ROOT / path).exists()] == []
         within = rest[rest.index("--") + 1 :] if "--" in rest else []
         if within[:1] == ["tidegate"]:
-            takes(within[1:])
+            parse_tidegate(within[1:])
     else:
-        assert program in KNOWN, f"{program}: add it to KNOWN if it is somebody else's program"
+        assert program in FOREIGN, f"{program}: add it to FOREIGN if it is another project's program"
 
 
-def test_what_is_run_in_the_pod_is_on_its_path():
+def test_commands_for_the_pod_are_on_its_path():
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     program = Path(image.partition('ENTRYPOINT ["')[2].partition('"')[0])
 
     assert f"PATH={program.parent}:" in image
 
 
-def takes(words):
-    """Raises click.UsageError where `tidegate` would."""
-    if words[:1] in (["--help"], ["-h"], ["--version"], ["-V"]):
+def parse_tidegate(arguments):
+    """Raises click.UsageError if `tidegate` would."""
+    if arguments[:1] in (["--help"], ["-h"], ["--version"], ["-V"]):
         return
-    name, *rest = words
+    name, *rest = arguments
     command = main.commands.get(name)
     assert command is not None, f"tidegate has no command {name}"
     if not {"--help", "-h"} & set(rest):
         command.make_context(name, rest, parent=click.Context(main))
 
 
-def unknown_values(words):
-    for option, value in pairwise(words):
+def unknown_values(arguments):
+    for option, value in pairwise(arguments):
         if option == "--set":
             key = value.partition("=")[0]
             if not is_value(key):
@@ -110,24 +114,24 @@ def unknown_values(words):
             yield from unknown_in(yaml.safe_load((ROOT / value).read_text(encoding="utf-8")))
 
 
-def paths(words):
-    for option, value in pairwise(words):
+def paths(arguments):
+    for option, value in pairwise(arguments):
         if option in {"-f", "--filename", "-k", "--kustomize"} and re.match(r"(deploy|docs|dashboards)/", value):
             yield value
 
 
-def spoken():
-    """Words in backticks that begin as a command of ours would."""
+def commands_in_sentences():
+    """Text in backticks that begins like a command of this project."""
     for page in PAGES:
-        for words in in_backticks(page):
-            if re.match(r"(tidegate|make) [a-z]", words):
-                yield pytest.param(words, id=f"{page}: {words}")
+        for arguments in in_backticks(page):
+            if re.match(r"(tidegate|make) [a-z]", arguments):
+                yield pytest.param(arguments, id=f"{page}: {arguments}")
 
 
-@pytest.mark.parametrize("words", list(spoken()))
-def test_a_command_that_is_spoken_of_exists(words):
-    """Half a command will do in a sentence, and its options must be there all the same."""
-    program, name, *rest = re.sub(r"…|\.\.\.", "X", words).split()
+@pytest.mark.parametrize("arguments", list(commands_in_sentences()))
+def test_command_in_a_sentence_exists(arguments):
+    """A sentence may name part of a command, but its options must exist."""
+    program, name, *rest = re.sub(r"…|\.\.\.", "X", arguments).split()
     if program == "make":
         assert name in TARGETS
         return
@@ -137,9 +141,9 @@ def test_a_command_that_is_spoken_of_exists(words):
     assert [word for word in rest if word.startswith("-") and word.partition("=")[0] not in options] == []
 
 
-def test_the_values_that_a_sentence_sets_are_the_charts():
-    said = {found[1] for page in PAGES for words in in_backticks(page) if (found := SET.match(words))}
-    dotted = {key for key in said if key.partition(".")[0] in VALUES}
+def test_values_in_a_sentence_exist_in_the_chart():
+    settings = {found[1] for page in PAGES for arguments in in_backticks(page) if (found := SET.match(arguments))}
+    dotted = {key for key in settings if key.partition(".")[0] in VALUES}
 
     assert {"state.volume", "networkPolicy.enabled"} <= dotted
     assert [key for key in dotted if not is_value(key)] == []

@@ -1,4 +1,4 @@
-"""The recipes name the ports, the paths and the defaults of the catalog."""
+"""The recipes name the catalog's ports, paths and defaults."""
 
 import re
 
@@ -18,7 +18,7 @@ KEY = re.compile(r"`engine: (\w+)`")
 
 
 def engines(page):
-    """The engines of a page's recipes and sentences, without those whose recipe sets another port or path."""
+    """The engines of a page's recipes and sentences, except those with another port or path in the recipe."""
     yield from (name for name in KEY.findall(prose(page)) if name in KINDS)
     for block in blocks(page):
         for each in yaml.safe_load_all(block.text) if block.language == "yaml" else ():
@@ -37,7 +37,7 @@ def test_the_table_has_the_page_and_the_default_of_its_engines(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_a_page_that_is_read_is_where_the_catalog_has_it(page):
+def test_described_path_and_port_are_the_catalogs(page):
     usual = {(str(KINDS[name].port), KINDS[name].path) for name in engines(page)}
 
     assert set(READ_FROM.findall(prose(page))) <= usual
@@ -46,11 +46,11 @@ def test_a_page_that_is_read_is_where_the_catalog_has_it(page):
 def test_every_engine_of_the_catalog_has_a_recipe():
     named = {name for page in PAGES for name in engines(page)}
     spoken = {name for name in KINDS if any(f"engine: {name}" in text_of(page) for page in PAGES)}
-    own = {"tidegate"}  # the page of an export, which is any engine's
+    exceptions = {"tidegate"}  # the metrics of an export work with any engine
     engine = {
         name
         for name, kind in KINDS.items()
-        if kind.at_zero == "nothing" and not kind.repeats_engines and name not in own | GPU_KINDS
+        if kind.at_zero == "nothing" and not kind.repeats_engines and name not in exceptions | GPU_KINDS
     }
 
     assert sorted(engine - named - spoken) == []

@@ -1,4 +1,4 @@
-"""A key with a dot that is named in a sentence is one of the configuration's, of a trigger's, or of the chart's."""
+"""Every key with a dot in a sentence exists in the configuration, in a trigger, or in the chart."""
 
 import re
 
@@ -15,14 +15,14 @@ from tests.docs.pages import PAGES, ROOT, in_backticks
 
 KEY = re.compile(r"^[a-z_]+(?:\.[a-z_A-Z0-9]+)+$")
 VALUES = yaml.safe_load((ROOT / "deploy/chart/values.yaml").read_text(encoding="utf-8"))
-# What begins like a key of ours and is somebody else's: hosts, modules, files.
-OTHERS = re.compile(
+# Text that resembles a key but is something else: hosts, modules, files.
+NO_KEYS = re.compile(
     r"\.(?:io|sh|md|py|com|yaml|json|state|svc|svg|tidegate|demo|ai|gz|txt|org|csv|crt|key)$|^state\.py"
 )
 
 
 def of_section(section):
-    """Every key below a section of the model, with dots; a list's items are its keys."""
+    """Every key below a section of the model, with dots; the keys of a list's items count as its own."""
     for name, field in section.model_fields.items():
         yield name
         for inner in sections_in(field.annotation):
@@ -40,16 +40,16 @@ KEYS = {*of_section(Config), *of_section(Workload), *of_section(ExportConfig), *
 KEYS |= {f"evidence.{name}" for name in Evidence.__dataclass_fields__}
 ROOTS = {key.partition(".")[0] for key in KEYS if "." in key}
 NAMED = [
-    pytest.param(words, id=f"{page}: {words}")
+    pytest.param(text, id=f"{page}: {text}")
     for page in PAGES
-    for words in dict.fromkeys(in_backticks(page))
-    if KEY.match(words) and words.partition(".")[0] in ROOTS and not OTHERS.search(words)
+    for text in dict.fromkeys(in_backticks(page))
+    if KEY.match(text) and text.partition(".")[0] in ROOTS and not NO_KEYS.search(text)
 ]
 
 
 @pytest.mark.parametrize("key", NAMED)
-def test_a_key_that_is_named_in_a_sentence_exists(key):
-    # Keys below the chart's `config` are Tidegate's own; below lists, an index may stand.
+def test_key_in_a_sentence_exists(key):
+    # Keys below the chart's `config` are Tidegate's; below lists an index is allowed.
     bare = re.sub(r"\.\d+", "", key.removeprefix("config."))
 
     assert bare in KEYS

@@ -1,4 +1,4 @@
-"""The rights in docs/reference/kubernetes.md, and in the ClusterRole that it names, are what the code needs."""
+"""The rights in docs/reference/kubernetes.md and its ClusterRole are those that the code needs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Every link between pages leads somewhere, and every page can be come to."""
+"""Every link between pages has a target, and every page is reachable."""
 
 import re
 from functools import cache
@@ -9,9 +9,9 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, anchors, links, prose, text_of
 
-# Written at 120; a word over that is no fault, half a sentence is.
+# Wrapped at 120: a word longer than that is allowed, half a sentence is not.
 LARGEST = 130
-# Made of docstrings, one line each.
+# Generated from docstrings, one line each.
 GENERATED = {Path(f"docs/reference/{name}.md") for name in ("configuration", "metrics", "rules/README")}
 
 
@@ -38,13 +38,13 @@ def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page):
     assert list(dead(page)) == []
 
 
-def test_a_heading_is_called_as_github_calls_it():
+def test_heading_has_githubs_anchor():
     text = '# A `word`, twice\n## GPU 100 %, but not\n## Twice\n## Twice\n<a id="own"></a>\n```\n# no heading\n```\n'
 
     assert anchors(text) == {"a-word-twice", "gpu-100--but-not", "twice", "twice-1", "own"}
 
 
-def test_every_page_can_be_come_to_from_the_readme():
+def test_every_page_is_reachable_from_the_readme():
     reached, new = set(), {Path("README.md")}
     while new:
         reached |= new
@@ -59,19 +59,19 @@ def test_every_page_can_be_come_to_from_the_readme():
     assert sorted(map(str, set(PAGES) - reached)) == []
 
 
-def test_the_map_of_the_documents_names_every_page_of_them():
+def test_map_of_the_documents_names_every_page():
     named = {urlsplit(link).path for link in links("docs/README.md")}
     folders = ("tutorials", "how-to", "reference", "explanation")
-    own = {f"{folder}/{page.name}" for folder in folders for page in (ROOT / "docs" / folder).glob("*.md")}
+    pages_of_folders = {f"{folder}/{page.name}" for folder in folders for page in (ROOT / "docs" / folder).glob("*.md")}
 
-    assert sorted(own - named) == []
+    assert sorted(pages_of_folders - named) == []
 
 
 @pytest.mark.parametrize("page", sorted({*PAGES} - GENERATED), ids=str)
 def test_prose_is_wrapped(page):
-    """A row of a table is one line however long; what cannot be broken may stand by itself."""
+    """A table row is one line of any length; text that cannot be broken may have a long line."""
     text = re.sub(r"<!--.*?-->", "", prose(page), flags=re.DOTALL)
-    lines = re.sub(r"\]\([^)]*\)|<http[^>]*>", "", text).splitlines()  # where a link leads may be long
+    lines = re.sub(r"\]\([^)]*\)|<http[^>]*>", "", text).splitlines()  # link targets may be long
 
     assert [line for line in lines if len(line) > LARGEST and line[0] not in "|!"] == []
 

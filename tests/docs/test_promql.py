@@ -1,4 +1,4 @@
-"""Every query that is shown is one that Prometheus reads, over metrics that there are."""
+"""Every PromQL query in the documentation is valid and uses existing metrics."""
 
 import re
 import subprocess
@@ -12,15 +12,15 @@ BLOCKS = every_block("promql")
 
 
 def queries(block):
-    """A paragraph each, without its comments."""
+    """One query per paragraph, without comments."""
     text = re.sub(r"^#.*\n", "", block.text, flags=re.MULTILINE)
     return [query.strip() for query in text.split("\n\n") if query.strip()]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_a_query_that_is_shown_can_be_asked(block, debian_tool, tmp_path):
+def test_query_in_the_documentation_is_valid(block, debian_tool, tmp_path):
     promtool = debian_tool("promtool", "prometheus")
-    rules = [{"record": f"query:{place}", "expr": query} for place, query in enumerate(queries(block))]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries(block))]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "shown", "rules": rules}]}), encoding="utf-8")
     done = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False)

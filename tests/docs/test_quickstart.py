@@ -1,4 +1,4 @@
-"""The files of docs/tutorials/quickstart.md are taken by the chart, by Kubernetes, and by Tidegate."""
+"""The chart, Kubernetes and Tidegate accept the files of docs/tutorials/quickstart.md."""
 
 import yaml
 
@@ -11,7 +11,7 @@ from tests.fakes.manifests import check_manifests
 FOLDER = ROOT / "deploy/quickstart"
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text(encoding="utf-8"))
 JOBS = (FOLDER / "jobs.yaml").read_text(encoding="utf-8")
-CONFIG, SAID = parse(yaml.safe_dump(VALUES["config"]), "values.yaml")
+CONFIG, WARNINGS = parse(yaml.safe_dump(VALUES["config"]), "values.yaml")
 (WORKLOAD,) = CONFIG.workloads
 
 
@@ -19,30 +19,30 @@ def scaled():
     return next(each for each in yaml.safe_load_all(JOBS) if each["kind"] == "ScaledObject")
 
 
-def test_tidegate_has_nothing_to_say_against_it():
-    assert SAID == []
-    said = check_files([str(FOLDER / "jobs.yaml")]).problems
+def test_tidegate_accepts_the_files():
+    assert WARNINGS == []
+    problems = check_files([str(FOLDER / "jobs.yaml")]).problems
 
-    assert [str(problem) for problem in said if problem.severity != "info"] == []
+    assert [str(problem) for problem in problems if problem.severity != "info"] == []
     assert check_manifests(JOBS, "jobs.yaml", CONFIG).problems == []
 
 
-def test_the_chart_takes_the_values(render):  # noqa: F811
+def test_chart_accepts_the_values(render):  # noqa: F811
     assert {each["kind"] for each in render(VALUES)} >= {"Deployment", "ConfigMap", "ClusterTriggerAuthentication"}
 
 
-def test_kubernetes_and_keda_would_take_the_objects(problems_of):  # noqa: F811
+def test_kubernetes_and_keda_accept_the_objects(problems_of):  # noqa: F811
     assert [problem for each in yaml.safe_load_all(JOBS) for problem in problems_of(each)] == []
 
 
-def test_the_trigger_names_the_workload_that_the_values_describe():
+def test_trigger_names_the_workload_of_the_values():
     spec = scaled()["spec"]
 
     assert spec["triggers"][0]["metadata"]["workload"] == WORKLOAD.name == spec["scaleTargetRef"]["name"]
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (WORKLOAD.replicas.min, WORKLOAD.replicas.max)
 
 
-def test_the_arithmetic_of_the_page_is_the_files():
+def test_arithmetic_of_the_page_matches_the_files():
     page = text_of("docs/tutorials/quickstart.md")
     jobs = page.partition("RPUSH jobs ")[2].partition("\n")[0].split()
 
@@ -50,7 +50,7 @@ def test_the_arithmetic_of_the_page_is_the_files():
     assert (WORKLOAD.keep_warm, scaled()["spec"]["cooldownPeriod"]) == (60.0, 30)
 
 
-def test_a_job_ends_within_the_grace_of_its_pod_and_within_keep_warm():
+def test_job_ends_within_the_grace_period_of_its_pod_and_within_keep_warm():
     worker = next(
         each
         for each in yaml.safe_load_all(JOBS)

@@ -1,6 +1,6 @@
-"""The site: every page is in its navigation, every file that a page leads to is on it, nothing comes from another host.
+"""The site: every page is in its navigation, every linked file is on it, and no resource comes from another host.
 
-`make site` builds it with MkDocs; here its hooks are read without.
+`make site` builds it with MkDocs; these tests read its hooks without MkDocs.
 """
 
 import importlib.util
@@ -35,7 +35,7 @@ def test_the_sections_of_the_navigation_are_the_four_kinds():
     assert sections == ["Tutorial", "How-to", "Reference", "Explanation"]
 
 
-def test_linked_files_outside_of_the_documentation_are_copied_with_those_that_they_link_to():
+def test_linked_files_outside_of_the_documentation_are_copied_with_their_own_links():
     copied = {path.relative_to(ROOT).as_posix() for path in hooks.outside()}
 
     assert {"deploy/chart/README.md", "deploy/quickstart/jobs.yaml", "dashboards/grafana/tidegate-gpu.json"} <= copied
@@ -54,7 +54,7 @@ def test_linked_files_outside_of_the_documentation_are_copied_with_those_that_th
         ("https://keda.sh", "https://keda.sh"),
     ],
 )
-def test_a_link_leads_to_where_its_file_is_on_the_site(link, led):
+def test_link_leads_to_its_file_on_the_site(link, led):
     page = type("Page", (), {"file": type("File", (), {"src_uri": "how-to/install.md"})})
 
     assert hooks.on_page_markdown(f"see [it]({link})", page) == f"see [it]({led})"
@@ -67,7 +67,7 @@ def test_blocks_in_lists_are_indented_by_four_and_lists_are_apart_from_paragraph
     assert hooks.for_mkdocs(github) == adapted
 
 
-def test_what_a_browser_fetches_from_another_host_is_found():
+def test_resources_of_another_host_are_found():
     html = """<link rel="stylesheet" href="https://fonts.example/css"><link rel="canonical" href="https://me.example/">
     <script src="//cdn.example/x.js"></script><img src="images/a.svg"><a href="https://keda.sh">KEDA</a>"""
 

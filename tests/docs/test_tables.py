@@ -1,4 +1,4 @@
-"""A row of a table has as many cells as its head: one more is not shown, one less moves the others."""
+"""Every row of a table has as many cells as its head: an extra cell is not shown, a missing one shifts the others."""
 
 import re
 

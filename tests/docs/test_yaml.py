@@ -1,9 +1,8 @@
-"""Every YAML block of every page is taken by whoever it is for, without a word against it.
+"""Every YAML block of every page is valid for its consumer, without warnings.
 
-A manifest and a configuration are checked as `tidegate check` does it, and may have rules of severity info against them
-at the most. A comment right before a block says of what is no whole file what it is a part of,
-`<!-- a part: of a ScaledObject -->`, and what is warned of on purpose by which rules, `<!-- warned of: TG004 -->`. A
-server for replays and values of the chart say that they are that.
+Manifests and configurations are checked as by `tidegate check`; only rules of severity info may match. A comment right
+before a block marks a partial file with `<!-- a part: of a ScaledObject -->`, and intended warnings with `<!-- warned
+of: TG004 -->`. Servers for replays and values of the chart are marked as well.
 """
 
 import pytest
@@ -20,7 +19,7 @@ from tests.docs.pages import ROOT, every_block
 from tests.docs.values import unknown_in
 
 NOW = moment("2026-11-22T12:00Z")
-# Pages of rules show what is wrong, and the linter's own tests play them.
+# Pages of rules show mistakes; the linter's own tests check them.
 BLOCKS = [block for block in every_block("yaml") if not block.page.startswith("docs/reference/rules/")]
 PART, WARNED = "a part: ", "warned of: "
 METADATA = f"{PART}of the metadata of a trigger"
@@ -31,7 +30,7 @@ WHOLE = [block for block in BLOCKS if not block.note.startswith(PART) and block.
 
 
 def met(block):
-    """The configuration of the same page that shares the gateway which a manifest names: they are checked together."""
+    """The configuration on the same page that shares a manifest's gateway: they are checked together."""
     named = {
         trigger["metadata"].get("gateway")
         for each in yaml.safe_load_all(block.text)
@@ -45,7 +44,7 @@ def met(block):
 
 
 @pytest.mark.parametrize("block", WHOLE, ids=str)
-def test_a_file_that_is_shown_is_taken_without_a_word(block, tmp_path):
+def test_complete_file_is_accepted_without_a_warning(block, tmp_path):
     file = tmp_path / "shown.yaml"
     file.write_text(block.text, encoding="utf-8")
     files = [str(file)]
@@ -60,23 +59,23 @@ def test_a_file_that_is_shown_is_taken_without_a_word(block, tmp_path):
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.note == VALUES], ids=str)
-def test_values_that_are_shown_are_the_charts(block):
+def test_values_exist_in_the_chart(block):
     assert list(unknown_in(yaml.safe_load(block.text))) == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_a_block_that_is_called_yaml_is_yaml(block):
+def test_yaml_block_is_valid_yaml(block):
     assert list(yaml.safe_load_all(block.text))
 
 
 @pytest.mark.parametrize("block", SERVERS, ids=str)
-def test_a_server_that_is_shown_can_be_replayed(block):
+def test_server_can_be_replayed(block):
     profile, _ = parse_profile(block.text, str(block))
 
     assert profile.name
 
 
-def test_a_part_is_one_and_says_of_what():
+def test_partial_file_is_marked_with_its_whole():
     parts = [block for block in BLOCKS if block.note.startswith(PART)]
 
     assert [str(block) for block in parts if len(block.note.removeprefix(PART).split()) < 2] == []
@@ -99,7 +98,7 @@ def test_every_engine_and_every_gateway_that_wakes_has_a_recipe():
     }
 
 
-def test_a_recipe_that_may_sleep_names_what_wakes_it():
+def test_recipe_that_may_sleep_has_a_wake_source():
     scaled = [
         each
         for block in WHOLE

@@ -1,4 +1,4 @@
-"""The chart's values, as keys with dots: which there are, and which of a file there are not."""
+"""The chart's values as keys with dots: those that exist, and those of a file that do not."""
 
 import yaml
 
@@ -6,7 +6,7 @@ from scaler.config.model import Config
 from tests.docs.pages import ROOT
 
 VALUES = yaml.safe_load((ROOT / "deploy/chart/values.yaml").read_text(encoding="utf-8"))
-# Keys below these are anybody's.
+# Keys below these are free.
 OPEN = {"dashboards.json", "podAnnotations", "podLabels", "nodeSelector"}
 
 

@@ -1,7 +1,7 @@
-"""The Kubernetes API as plain JSON, over the official client, which knows all kinds of kubeconfig.
+"""The Kubernetes API as plain JSON, over the official client, which supports all kinds of kubeconfig.
 
-Worked example: `api.get("/api/v1/namespaces/ai")` is a document, or None where there is no such object;
-`api.post(path, document)` makes one. Any other answer than success is an `ApiFailure` with what the server says.
+Worked example: `api.get("/api/v1/namespaces/ai")` is a document, or None if there is no such object; `api.post(path,
+document)` creates one. Any other failure is an `ApiFailure` with the server's message.
 """
 
 import json
@@ -21,7 +21,7 @@ class ApiFailure(AssertionError):  # noqa: N818 - as in exporter.kubernetes.prot
 
 
 class Api:
-    """One person's access: the kubeconfig's, or that of a bearer token."""
+    """Access with the kubeconfig's credentials or a bearer token."""
 
     def __init__(self, kubeconfig):
         self._client = config.new_client_from_config(str(kubeconfig))
@@ -30,11 +30,15 @@ class Api:
         self._headers = {}
 
     def with_token(self, token):
-        """The same server for somebody else."""
+        """The same server with this bearer token."""
         other = Api.__new__(Api)
         settings = client.Configuration()
-        ours = self._client.configuration
-        settings.host, settings.verify_ssl, settings.ssl_ca_cert = ours.host, ours.verify_ssl, ours.ssl_ca_cert
+        configured = self._client.configuration
+        settings.host, settings.verify_ssl, settings.ssl_ca_cert = (
+            configured.host,
+            configured.verify_ssl,
+            configured.ssl_ca_cert,
+        )
         other._client, other._server = client.ApiClient(settings), self._server
         other._headers = {"Authorization": f"Bearer {token}"}
         return other
@@ -42,14 +46,14 @@ class Api:
     def close(self):
         self._client.close()
 
-    def ask(self, method, path, body=None, *, kind="application/json", headers=None):
-        """(status, document) of any answer."""
+    def request(self, method, path, body=None, *, kind="application/json", headers=None):
+        """(status, document) of any response."""
         url = f"{self._server}{path}"
         sent = {"Accept": "application/json", "Content-Type": kind, **self._headers, **(headers or {})}
         self._client.update_params_for_auth(sent, [], ["BearerToken"], url, method, body)
         try:
-            answer = self._client.call_api(method, url, sent, body, _request_timeout=TIMEOUT_S)
-            status, text = answer.status, answer.read().decode()
+            response = self._client.call_api(method, url, sent, body, _request_timeout=TIMEOUT_S)
+            status, text = response.status, response.read().decode()
         except client.ApiException as error:
             status, text = error.status, error.body or ""
         try:
@@ -58,31 +62,31 @@ class Api:
             return status, {"message": text}
 
     def get(self, path):
-        status, document = self.ask("GET", path)
+        status, document = self.request("GET", path)
         if status == HTTPStatus.NOT_FOUND:
             return None
         return self._good("GET", path, status, document)
 
     def items(self, path, **selectors):
         query = "&".join(f"{key}={quote(value)}" for key, value in selectors.items())
-        return self._good("GET", path, *self.ask("GET", f"{path}?{query}"))["items"]
+        return self._good("GET", path, *self.request("GET", f"{path}?{query}"))["items"]
 
     def post(self, path, document):
-        return self._good("POST", path, *self.ask("POST", path, document))
+        return self._good("POST", path, *self.request("POST", path, document))
 
     def put(self, path, document):
-        return self._good("PUT", path, *self.ask("PUT", path, document))
+        return self._good("PUT", path, *self.request("PUT", path, document))
 
     def patch(self, path, change):
-        """Merges; returns None where there is no such object any more."""
-        status, document = self.ask("PATCH", path, change, kind="application/merge-patch+json")
+        """Merge; returns None if the object does not exist."""
+        status, document = self.request("PATCH", path, change, kind="application/merge-patch+json")
         if status == HTTPStatus.NOT_FOUND:
             return None
         return self._good("PATCH", path, status, document)
 
     def delete(self, path, **options):
-        """What is gone already is as good."""
-        status, document = self.ask("DELETE", path, options or None)
+        """Delete; an object that does not exist is no error."""
+        status, document = self.request("DELETE", path, options or None)
         if status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
             self._good("DELETE", path, status, document)
 

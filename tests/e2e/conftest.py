@@ -1,7 +1,6 @@
-"""A real control plane, a node without a kubelet in it, and the daemon as a process of this host that can die.
+"""A real control plane, a node without a kubelet, and the daemon as a process of this host, which tests can kill.
 
-Cluster, node and daemon live as long as all storyboards; each storyboard has a namespace of its own, and the next one
-finds the daemon whole again.
+Cluster, node and daemon live for the whole session; each test has its own namespace, and starts with a running daemon.
 """
 
 import re
@@ -10,16 +9,17 @@ import uuid
 import pytest
 import trustme
 
-from tests.integration.cluster.pages import serving_pages
+from tests.fakes.ports import free_ports
+from tests.fakes.targets import serving_targets
 
 from . import control_plane
 from .api import Api
-from .daemon import Daemon, free_ports
+from .daemon import Daemon
 from .hollow_node import HollowNode
 from .metrics_api import NAMESPACE, SERVER_NAME, SERVICE, Registered
-from .place import Place
+from .tenant import Tenant
 
-# Fresh for 3 s; held for 25 s after that, so that a storyboard sees both the decision that is held and the error.
+# Fresh for 3 s, then held for 25 s, so that a test covers both the held decision and the error.
 HOLD_S = 25
 CONFIG = """\
 listen:
@@ -38,34 +38,34 @@ gpus: [{{url: "{gpus}"}}]
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    with control_plane.found(tmp_path_factory.mktemp("control-plane")) as found:
-        yield found
+    with control_plane.control_plane(tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")
 def api(cluster):
-    made = Api(cluster.kubeconfig)
-    yield made
-    made.close()
+    client = Api(cluster.kubeconfig)
+    yield client
+    client.close()
 
 
 @pytest.fixture(scope="session")
-def pages(cluster):
-    with serving_pages() as served:
+def targets(cluster):
+    with serving_targets() as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def node(api, pages):
-    made = HollowNode(api, pages)
-    yield made
-    made.end()
-    made.check()
+def node(api, targets):
+    hollow = HollowNode(api, targets)
+    yield hollow
+    hollow.end()
+    hollow.check()
 
 
 @pytest.fixture(scope="session")
 def authority():
-    """Who signed the daemon's certificate."""
+    """The CA of the daemon's certificate."""
     return trustme.CA()
 
 
@@ -84,34 +84,34 @@ def daemon(cluster, node, authority, ports, tmp_path_factory):
     settings = {"folder": folder, "hold": HOLD_S, "kubeconfig": cluster.kubeconfig.resolve(), "gpus": node.gpus_url}
     settings["service"] = f"{SERVICE}.{NAMESPACE}"
     config.write_text(CONFIG.format(**ports, **settings), encoding="utf-8")
-    made = Daemon(config, ports["http"], folder)
-    made.start()
-    yield made
-    made.whole()
-    made.stop()
+    process = Daemon(config, ports["http"], folder)
+    process.start()
+    yield process
+    process.recover()
+    process.stop()
 
 
 @pytest.fixture
 def tidegate(daemon):
-    """The daemon, whole before and after."""
-    daemon.whole()
+    """The daemon, running before and after."""
+    daemon.recover()
     yield daemon
-    daemon.whole()
+    daemon.recover()
 
 
 @pytest.fixture
-def place(api, node, pages, cluster, ports, tidegate, request):
-    """A namespace of this storyboard alone."""
-    words = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[-48:].strip("-")
+def tenant(api, node, targets, cluster, ports, tidegate, request):
+    """A namespace for this test alone."""
+    slug = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[-48:].strip("-")
     grpc = f"{cluster.host}:{ports['grpc']}"
-    made = Place(f"{words}-{uuid.uuid4().hex[:6]}", api, node, pages, cluster.host, grpc, tidegate)
-    yield made
-    tidegate.whole()
-    made.clear()
+    created = Tenant(f"{slug}-{uuid.uuid4().hex[:6]}", api, node, targets, cluster.host, grpc, tidegate)
+    yield created
+    tidegate.recover()
+    created.clear()
 
 
 @pytest.fixture
 def registered(api, cluster, ports, authority):
-    """The metrics API at the API server, in place of whoever has the groups otherwise, who gets them back."""
-    with Registered(api, cluster.host, ports["metrics"], authority) as made:
-        yield made
+    """Registers the metrics API at the API server; former providers of its groups get them back."""
+    with Registered(api, cluster.host, ports["metrics"], authority) as registered_api:
+        yield registered_api

@@ -1,8 +1,8 @@
-"""Where the control plane of these storyboards is: one that the environment names, or K3s in a container.
+"""The control plane of these tests: one that the environment names, or K3s in a container.
 
-`TIDEGATE_E2E_KUBECONFIG` names any cluster with KEDA, for an administrator of it; `TIDEGATE_E2E_HOST` is an address of
-this host that its API server and KEDA can dial. Without it `TIDEGATE_E2E_KEDA_MANIFEST` is a file of KEDA's release,
-put into a K3s that a Docker engine runs. Without either nothing here runs, and the reason is said.
+`TIDEGATE_E2E_KUBECONFIG` names a cluster with KEDA, with administrator rights; `TIDEGATE_E2E_HOST` is an address of
+this host that its API server and KEDA can dial. Otherwise `TIDEGATE_E2E_KEDA_MANIFEST` is a manifest of KEDA's release,
+which is applied to a K3s in Docker. Without either all tests are skipped with the reason.
 """
 
 import ipaddress
@@ -29,15 +29,15 @@ KEDA_STARTS = (
 
 
 class ControlPlane(NamedTuple):
-    """kubeconfig: a file. host: how the control plane dials this machine."""
+    """kubeconfig: a file. host: this machine's address as seen by the control plane."""
 
     kubeconfig: Path
     host: str
 
 
 @contextmanager
-def found(folder):
-    """A control plane for as long as the block runs. Skips where there is none."""
+def control_plane(folder):
+    """A control plane for the duration of the block. Skips if there is none."""
     if "PYTEST_XDIST_WORKER" in os.environ and {KUBECONFIG, KEDA_MANIFEST} & os.environ.keys():
         pytest.skip("one node and one metrics API serve all of these: run tests/e2e by itself, without -n")
     if KUBECONFIG in os.environ:
@@ -48,8 +48,8 @@ def found(folder):
             pytest.fail(f"{HOST} is {host}: endpoints in Kubernetes cannot be loopback addresses")
         yield ControlPlane(Path(os.environ[KUBECONFIG]), host)
         return
-    with _k3s(folder) as made:
-        yield made
+    with _k3s(folder) as k3s_plane:
+        yield k3s_plane
 
 
 @contextmanager
@@ -67,8 +67,8 @@ def _k3s(folder):
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(container.config_yaml(), encoding="utf-8")
         for command in KEDA_STARTS:
-            code, said = container.exec(command)
-            assert code == 0, said.decode()
+            code, output = container.exec(command)
+            assert code == 0, output.decode()
         container.reload()
         networks = container.get_wrapped_container().attrs["NetworkSettings"]["Networks"]
         yield ControlPlane(kubeconfig, next(network["Gateway"] for network in networks.values()))

@@ -1,28 +1,17 @@
-"""The daemon as a process of this host that is killed, frozen and started again, always on the same ports."""
+"""The daemon as a process of this host that tests kill, freeze and restart, always on the same ports."""
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import requests
 
+from tests.fakes.daemon import log_lines
+
 START_S = 180.0  # a cold start compiles the kernels
 STOP_S = 30.0
-
-
-def free_ports(number):
-    """So many ports that nobody has now: they stand in ScaledObjects, so that a new process must take the same."""
-    sockets = [socket.socket() for _ in range(number)]
-    for each in sockets:
-        each.bind(("", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Daemon:
@@ -50,7 +39,7 @@ class Daemon:
             time.sleep(0.1)
 
     def stop(self):
-        """As Kubernetes ends a pod; it must end well."""
+        """SIGTERM, as Kubernetes ends a pod; the exit status must be 0."""
         self._process.send_signal(signal.SIGCONT)
         self._process.terminate()
         assert self._process.wait(STOP_S) == 0, self.log.read_text(encoding="utf-8")
@@ -62,21 +51,21 @@ class Daemon:
         self._process = None
 
     def freeze(self):
-        """It keeps its connections and says nothing."""
+        """Stop it: connections stay open, without responses."""
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self):
         self._process.send_signal(signal.SIGCONT)
 
-    def whole(self):
-        """It runs, whatever has been done to it."""
+    def recover(self):
+        """Make it run again, killed or frozen."""
         if self._process is None:
             self.start()
         else:
             self.thaw()
 
     def decision(self, namespace, name):
-        """The Board's entry; None where there is none, or nobody answers."""
+        """The Board's entry; None if there is none, or if the daemon does not respond."""
         try:
             board = requests.get(f"{self._url}/api/v1/board", timeout=2.0).json()["workloads"]
         except requests.RequestException:
@@ -85,8 +74,7 @@ class Daemon:
         return board[keys.index((namespace, name))] if (namespace, name) in keys else None
 
     def logged(self, event):
-        lines = self.log.read_text(encoding="utf-8").splitlines()
-        return [said for line in lines if line.startswith("{") and (said := json.loads(line))["event"] == event]
+        return log_lines(self.log, event)
 
     def _ready(self):
         try:

@@ -1,12 +1,12 @@
-"""A node without a kubelet: its pods have no containers, and become ready, work and go because this module says so.
+"""A node without a kubelet: its pods have no containers; this module sets their readiness, load and end.
 
-It speaks for pods that name this node, in whatever namespace, and leaves all others alone. Each pod gets a loopback
-address with an engine's page on it, which the daemon on this host can ask. What a Deployment has to do (`Work`) is
-spread over its ready pods; a pod that is asked to go keeps its part until it ends, and the others have the rest. A last
-page shows a GPU for each pod, as dcgm-exporter does for a node.
+It handles the pods of this node in every namespace, and no others. Each pod gets a loopback address with an engine's
+target, which the daemon on this host can scrape. The load of a Deployment (`Work`) is spread over its ready pods. A
+Terminating pod keeps its share until it ends, and the others get the rest. One more target exposes a GPU for each pod,
+as dcgm-exporter does for a node.
 
-Worked example: `node.work["ai", "llama"] = Work(page.vllm, requests=40)` and three pods: they say that they run 14, 13
-and 13 requests, and the pages follow when one of them goes.
+Worked example: `node.work["ai", "llama"] = Work(page.vllm, requests=40)` with three pods: their targets show 14, 13 and
+13 running requests, and change when one of the pods is deleted.
 """
 
 import threading
@@ -26,7 +26,9 @@ LEAVING_S = 2.0
 
 @dataclass
 class Work:
-    """engine: what prints a page. requests: of all pods together. behaviour: "ok", "error", "hang" or "nothing"."""
+    """engine: writes an engine's metrics. requests: of all pods together. behaviour: "ok", "error", "hang" or
+    "nothing".
+    """
 
     engine: Callable[..., str]
     requests: int = 0
@@ -36,7 +38,7 @@ class Work:
 @dataclass
 class Pod:
     path: str
-    page: object
+    target: object
     born: float = field(default_factory=time.monotonic)
     ready: bool = False
     leaving_since: float | None = None
@@ -53,16 +55,16 @@ def path_of(pod):
 
 
 class HollowNode:
-    """work: (namespace, the pods' label `app`): Work, for tests to change at any time."""
+    """work: {(namespace, label `app` of the pods): Work}, which tests may change at any time."""
 
-    def __init__(self, api, pages):
+    def __init__(self, api, targets):
         self.work = {}
-        self._api, self._pages, self._pods = api, pages, {}
+        self._api, self._targets, self._pods = api, targets, {}
         self._over = threading.Event()
         self._failure = None
         self._leased = 0.0
-        self._gpus = pages.open(pages.new_address())
-        self.gpus_url = f"http://{self._gpus.address}:{pages.port}/metrics"
+        self._gpus = targets.open(targets.new_address())
+        self.gpus_url = f"http://{self._gpus.address}:{targets.port}/metrics"
         self._register()
         self._thread = threading.Thread(target=self._run, name=NAME)
         self._thread.start()
@@ -74,7 +76,7 @@ class HollowNode:
         self._api.delete(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NAME}")
 
     def check(self):
-        """Raises what went wrong in the node's own thread."""
+        """Raises the exception of the node's thread, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -89,7 +91,7 @@ class HollowNode:
         self._lease()
 
     def _lease(self):
-        """A node whose lease is not renewed is lost, and its pods are not ready."""
+        """If its lease expires, a node is lost, and its pods become unready."""
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         spec = {"holderIdentity": NAME, "leaseDurationSeconds": 40, "renewTime": moment()}
         if self._api.patch(f"{path}/{NAME}", {"spec": spec}) is None:
@@ -102,7 +104,7 @@ class HollowNode:
                 if time.monotonic() - self._leased > LEASE_S:
                     self._lease()
                 self._look()
-        except Exception as error:  # noqa: BLE001 - the tests are told, in their own thread
+        except Exception as error:  # noqa: BLE001 - raised in the tests' thread by check()
             self._failure = error
 
     def _look(self):
@@ -113,29 +115,29 @@ class HollowNode:
                 self._ends_at_once(document)
                 continue
             there[metadata["uid"]] = document
-            pod = self._pods.get(metadata["uid"]) or self._begun(document)
+            pod = self._pods.get(metadata["uid"]) or self._start(document)
             if "deletionTimestamp" in metadata:
-                self._goes(pod)
+                self._terminate(pod)
             elif not pod.ready and time.monotonic() - pod.born >= LOADING_S:
                 self._put(pod, ready=True)
         for uid in [uid for uid in self._pods if uid not in there]:
-            self._pages.close(self._pods.pop(uid).page.address)
+            self._targets.close(self._pods.pop(uid).target.address)
         self._spread(there)
 
     def _ends_at_once(self, document):
-        """A pod of no Deployment lives by its test's word, and only ends here."""
+        """A pod without a Deployment is managed by its test; here it only ends."""
         if "deletionTimestamp" in document["metadata"]:
             self._api.delete(path_of(document), gracePeriodSeconds=0)
 
-    def _begun(self, document):
+    def _start(self, document):
         pod = self._pods[document["metadata"]["uid"]] = Pod(
-            path_of(document), self._pages.open(self._pages.new_address())
+            path_of(document), self._targets.open(self._targets.new_address())
         )
         self._put(pod, ready=False)
         return pod
 
-    def _goes(self, pod):
-        """Terminating: no more work comes, and after a while it has done what it had."""
+    def _terminate(self, pod):
+        """Terminating: no new requests, and after a while its requests are done."""
         pod.leaving_since = pod.leaving_since or time.monotonic()
         if time.monotonic() - pod.leaving_since >= LEAVING_S:
             self._api.delete(pod.path, gracePeriodSeconds=0)
@@ -145,18 +147,18 @@ class HollowNode:
         now = moment()[:19] + "Z"
         states = {"Initialized": True, "PodScheduled": True, "ContainersReady": ready, "Ready": ready}
         conditions = [{"type": k, "status": str(v), "lastTransitionTime": now} for k, v in states.items()]
-        address = pod.page.address
+        address = pod.target.address
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
         self._api.patch(f"{pod.path}/status", {"status": {**status, "startTime": now}})
 
     def _spread(self, there):
-        gpus, groups = Text.gpu("GPU-idle", engine=0.0), {}  # a page with nothing on it is a failed scrape
+        gpus, groups = Text.gpu("GPU-idle", engine=0.0), {}  # a target without content is a failed scrape
         for uid, document in there.items():
             key = document["metadata"]["namespace"], document["metadata"]["labels"]["app"]
             groups.setdefault(key, []).append(self._pods[uid])
             name = document["metadata"]["name"]
             gpus += Text.gpu(f"GPU-{uid}", [(key[0], name)], engine=0.9 if self._pods[uid].share else 0.0)
-        self._gpus.text = gpus
+        self._gpus.body = gpus
         for key, pods in groups.items():
             if (work := self.work.get(key)) is None:
                 continue
@@ -165,6 +167,6 @@ class HollowNode:
             for number, pod in enumerate(takes):
                 pod.share = rest // len(takes) + (number < rest % len(takes))
             for pod in pods:
-                pod.page.behaviour = work.behaviour if work.behaviour != "nothing" else "ok"
-                said = work.engine(waiting=0, running=pod.share, finished=0)
-                pod.page.text = "" if work.behaviour == "nothing" else said
+                pod.target.behaviour = work.behaviour if work.behaviour != "nothing" else "ok"
+                metrics_text = work.engine(waiting=0, running=pod.share, finished=0)
+                pod.target.body = "" if work.behaviour == "nothing" else metrics_text

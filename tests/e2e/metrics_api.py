@@ -1,6 +1,6 @@
-"""Registering the metrics API: a Service without pods that leads to this host, and APIServices that name it.
+"""Registers the metrics API: a Service without pods that leads to this host, and APIServices that name it.
 
-An APIService that is somebody else's (KEDA's for external metrics) is lent, and given back as it was.
+An APIService of another provider (KEDA's for external metrics) is borrowed, and restored afterwards.
 """
 
 import base64
@@ -19,7 +19,7 @@ RULES = [
     {"apiGroups": ["external.metrics.k8s.io"], "resources": ["tidegate-replicas"], "verbs": ["list"]},
     {"apiGroups": ["custom.metrics.k8s.io"], "resources": ["deployments.apps/tidegate-replicas"], "verbs": ["get"]},
 ]
-# The autoscaler asks as its ServiceAccount, or as the controller manager where controllers have none of their own.
+# The autoscaler calls as its ServiceAccount, or as the controller manager if controllers have no ServiceAccounts.
 SUBJECTS = [
     {"kind": "ServiceAccount", "namespace": "kube-system", "name": "horizontal-pod-autoscaler"},
     {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "system:kube-controller-manager"},
@@ -35,7 +35,7 @@ class Registered:
     def __init__(self, api, host, port, authority):
         self._api, self._host, self._port = api, host, port
         self._ca = base64.b64encode(authority.cert_pem.bytes()).decode()
-        self._lent = {}  # name: the document before, or None
+        self._lent = {}  # name: the previous document, or None
 
     def __enter__(self):
         self._make_service()
@@ -43,7 +43,7 @@ class Registered:
         for group, version, priority in GROUPS:
             self._take(group, version, priority)
         for name in self._lent:
-            until(lambda name=name: self._condition(name), lambda said: said[0] == "True")
+            until(lambda name=name: self._condition(name), lambda available: available[0] == "True")
         return self
 
     def __exit__(self, *_):
@@ -97,5 +97,5 @@ class Registered:
 
     def _condition(self, name):
         conditions = self._api.get(f"{API_SERVICES}/{name}").get("status", {}).get("conditions", [])
-        said = next((each for each in conditions if each["type"] == "Available"), {})
-        return said.get("status"), said.get("message")
+        available = next((each for each in conditions if each["type"] == "Available"), {})
+        return available.get("status"), available.get("message")

@@ -1,11 +1,11 @@
-"""Engines that answer 500, hang, or say nothing: their replicas stay, whatever KEDA and the HPA could do at once."""
+"""Engines that respond with 500, hang, or send nothing: replicas stay, even with an HPA that could act at once."""
 
 import time
 
 import pytest
 
 from .conftest import HOLD_S
-from .place import QUICK
+from .tenant import QUICK
 from .waiting import until
 
 COOLDOWN_S = 30
@@ -13,17 +13,17 @@ BAD = ("error", "hang", "nothing")
 
 
 @pytest.fixture
-def three(place, page):
-    """Three workloads of 3 replicas, one for each way to be bad, behind one gateway with a queue of its own each."""
-    front = place.gateway("front", queues(page))
+def three(tenant, page):
+    """Three workloads of 3 replicas, one per failure, behind one gateway with a separate queue for each."""
+    front = tenant.gateway("front", queues(page))
     for name in BAD:
         engine = model(page, name)
-        place.deployment(name, engine, requests=40, replicas=3)
-        words = {"gateway": "front", "model": name, **QUICK, "smoothing.up": "0s"}
-        place.scaled_object(name, minimum=0, maximum=9, cooldown=COOLDOWN_S, **words)
+        tenant.deployment(name, engine, requests=40, replicas=3)
+        metadata = {"gateway": "front", "model": name, **QUICK, "smoothing.up": "0s"}
+        tenant.scaled_object(name, minimum=0, maximum=9, cooldown=COOLDOWN_S, **metadata)
     for name in BAD:
-        until(lambda name=name: replicas_decided(place, name), lambda decided: decided == 3)
-        place.until_replicas(name, 3)
+        until(lambda name=name: replicas_decided(tenant, name), lambda decided: decided == 3)
+        tenant.until_replicas(name, 3)
     return front
 
 
@@ -35,40 +35,45 @@ def queues(page, **held):
     return "".join(page.epp(held=held.get(name, 0), ready=3, pool=name) for name in BAD)
 
 
-def replicas_decided(place, name):
-    entry = place.tidegate.decision(place.name, name)
+def replicas_decided(tenant, name):
+    entry = tenant.tidegate.decision(tenant.name, name)
     return entry and entry["replicas"]
 
 
-def test_bad_sources_scale_nothing_down_and_with_the_gateway_alive_more_load_still_raises(place, page, three):
+def test_failing_engines_scale_nothing_down_and_load_at_the_gateway_still_scales_up(tenant, page, three):
     begun = time.monotonic()
     for name in BAD:
-        place.has(name, behaviour=name)
+        tenant.set_load(name, behaviour=name)
     for name in BAD:
-        until(lambda name=name: reason(place, name), lambda why: why == "held", within=HOLD_S / 2)
-    # 90 requests that the gateway itself holds are 5.6 replicas' worth by themselves.
-    three.text = queues(page, error=90, hang=90, nothing=90)
+        until(lambda name=name: reason(tenant, name), lambda why: why == "held", within=HOLD_S / 2)
+    # 90 requests held by the gateway alone need 5.6 replicas.
+    three.body = queues(page, error=90, hang=90, nothing=90)
     for name in BAD:
-        until(lambda name=name: place.replicas(name), lambda n: n == 6, within=HOLD_S, seen=lambda: place.seen("hang"))
-    three.text = queues(page)
+        until(
+            lambda name=name: tenant.replicas(name),
+            lambda n: n == 6,
+            within=HOLD_S,
+            describe=lambda: tenant.describe("hang"),
+        )
+    three.body = queues(page)
 
-    # Beyond what is held it is an error, and that takes nothing down either, for longer than the cooldown.
+    # After the hold it is an error, which scales nothing down either, for longer than the cooldown.
     for name in BAD:
-        until(lambda name=name: reason(place, name), lambda why: why == "unknown", within=2 * HOLD_S)
-    seen = {name: place.replicas(name) for name in BAD}
-    assert seen == dict.fromkeys(BAD, 6), f"after {time.monotonic() - begun:.0f} s"
+        until(lambda name=name: reason(tenant, name), lambda why: why == "unknown", within=2 * HOLD_S)
+    replicas_before = {name: tenant.replicas(name) for name in BAD}
+    assert replicas_before == dict.fromkeys(BAD, 6), f"after {time.monotonic() - begun:.0f} s"
     over = time.monotonic() + COOLDOWN_S + 15
     while time.monotonic() < over:
-        assert {name: place.replicas(name) for name in BAD} == seen, place.seen("error")
+        assert {name: tenant.replicas(name) for name in BAD} == replicas_before, tenant.describe("error")
         time.sleep(0.5)
 
-    # And when they answer again, they are followed again.
+    # When the engines respond again, replicas follow again.
     for name in BAD:
-        place.has(name, behaviour="ok")
+        tenant.set_load(name, behaviour="ok")
     for name in BAD:
-        place.until_replicas(name, 3)
+        tenant.until_replicas(name, 3)
 
 
-def reason(place, name):
-    entry = place.tidegate.decision(place.name, name)
+def reason(tenant, name):
+    entry = tenant.tidegate.decision(tenant.name, name)
     return entry and entry["reason"]

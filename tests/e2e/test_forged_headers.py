@@ -1,4 +1,4 @@
-"""Who asks the metrics API is who the API server says, and nobody is anybody by a header."""
+"""The metrics API identifies a user only through the API server, never through forged headers."""
 
 from http import HTTPStatus
 
@@ -7,7 +7,7 @@ import trustme
 import urllib3
 
 from .metrics_api import READER, SERVER_NAME
-from .place import QUICK
+from .tenant import QUICK
 from .test_metrics_api import annotations
 from .waiting import until
 
@@ -15,85 +15,85 @@ FORGED = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
 
 
 @pytest.fixture
-def decided(place, page, registered):
-    """A workload with a decision; the paths of its metric in both groups."""
-    place.deployment("llama", page.vllm, requests=40, replicas=1, annotations=annotations(place, **QUICK))
-    until(lambda: place.tidegate.decision(place.name, "llama"), lambda entry: entry and entry["replicas"] == 3)
+def metric_paths(tenant, page, registered):
+    """A workload with a decision; returns the paths of its metric in both groups."""
+    tenant.deployment("llama", page.vllm, requests=40, replicas=1, annotations=annotations(tenant, **QUICK))
+    until(lambda: tenant.tidegate.decision(tenant.name, "llama"), lambda entry: entry and entry["replicas"] == 3)
     return [
-        f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{place.name}/tidegate-replicas?labelSelector=workload%3Dllama",
-        f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{place.name}/deployments.apps/llama/tidegate-replicas",
+        f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{tenant.name}/tidegate-replicas?labelSelector=workload%3Dllama",
+        f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{tenant.name}/deployments.apps/llama/tidegate-replicas",
     ]
 
 
-def token(place, name):
-    """Of a new ServiceAccount."""
-    accounts = f"/api/v1/namespaces/{place.name}/serviceaccounts"
-    place.api.post(accounts, {"metadata": {"name": name}})
-    return place.api.post(f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+def token(tenant, name):
+    """A token of a new ServiceAccount."""
+    accounts = f"/api/v1/namespaces/{tenant.name}/serviceaccounts"
+    tenant.api.post(accounts, {"metadata": {"name": name}})
+    return tenant.api.post(f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 3600}})["status"]["token"]
 
 
-def reader(place):
-    """The token of somebody who may read the metrics in this namespace."""
-    made = token(place, "reader")
+def reader_token_of(tenant):
+    """A token with the right to read the metrics in this namespace."""
+    reader_token = token(tenant, "reader")
     binding = {
         "metadata": {"name": "reader"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": READER},
-        "subjects": [{"kind": "ServiceAccount", "namespace": place.name, "name": "reader"}],
+        "subjects": [{"kind": "ServiceAccount", "namespace": tenant.name, "name": "reader"}],
     }
-    place.api.post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.name}/rolebindings", binding)
-    return made
+    tenant.api.post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{tenant.name}/rolebindings", binding)
+    return reader_token
 
 
-def test_through_the_aggregator_headers_make_nobody_another(place, decided):
-    may, may_not = place.api.with_token(reader(place)), place.api.with_token(token(place, "stranger"))
-    for path in decided:
-        until(lambda path=path: may.ask("GET", path)[0], lambda status: status == HTTPStatus.OK, within=20)
+def test_forged_headers_through_the_aggregator_change_no_identity(tenant, metric_paths):
+    reader, stranger = tenant.api.with_token(reader_token_of(tenant)), tenant.api.with_token(token(tenant, "stranger"))
+    for path in metric_paths:
+        until(lambda path=path: reader.request("GET", path)[0], lambda status: status == HTTPStatus.OK, within=20)
         for headers in ({}, FORGED):
-            status, document = may.ask("GET", path, headers=headers)
+            status, document = reader.request("GET", path, headers=headers)
             assert (status, document["items"][0]["value"]) == (HTTPStatus.OK, "3")
-            status, document = may_not.ask("GET", path, headers=headers)
+            status, document = stranger.request("GET", path, headers=headers)
             assert (status, document["kind"]) == (HTTPStatus.FORBIDDEN, "Status")
-            assert f"system:serviceaccount:{place.name}:stranger" in document["message"]
-    # Elsewhere the reader is nobody.
-    status, _ = may.ask("GET", decided[1].replace(place.name, "kube-system"), headers=FORGED)
+            assert f"system:serviceaccount:{tenant.name}:stranger" in document["message"]
+    # In other namespaces the reader has no rights.
+    status, _ = reader.request("GET", metric_paths[1].replace(tenant.name, "kube-system"), headers=FORGED)
     assert status == HTTPStatus.FORBIDDEN
-    may.close()
-    may_not.close()
+    reader.close()
+    stranger.close()
 
 
-def test_asked_directly_headers_are_nobodys_and_a_token_is_whose_the_api_server_says(
-    place, decided, cluster, ports, authority, tmp_path
+def test_direct_requests_are_authenticated_by_token_and_never_by_headers(
+    tenant, metric_paths, cluster, ports, authority, tmp_path
 ):
     trust = tmp_path / "ca.crt"
     authority.cert_pem.write_to_path(str(trust))
-    may, may_not = reader(place), token(place, "stranger")
+    reader, stranger = reader_token_of(tenant), token(tenant, "stranger")
 
     def direct(certificate=None):
-        """Connections to this host that ask for the Service."""
+        """Connections to this host under the name of the Service."""
         names = {"server_hostname": SERVER_NAME, "assert_hostname": SERVER_NAME}
         files = {"ca_certs": str(trust), "cert_file": certificate}
         return urllib3.HTTPSConnectionPool(cluster.host, ports["metrics"], timeout=10.0, **names, **files)
 
     with direct() as pool:
 
-        def ask(path, headers):
-            answer = pool.request("GET", path, headers=headers, retries=False)
-            return answer.status, answer.json()
+        def request(path, headers):
+            response = pool.request("GET", path, headers=headers, retries=False)
+            return response.status, response.json()
 
-        for path in decided:
-            until(lambda path=path: ask(path, bearer(may))[0], lambda status: status == HTTPStatus.OK, within=20)
+        for path in metric_paths:
+            until(lambda path=path: request(path, bearer(reader))[0], lambda status: status == HTTPStatus.OK, within=20)
             for headers in (FORGED, {**FORGED, **bearer("made-up")}, bearer("made-up")):
-                status, document = ask(path, headers)
+                status, document = request(path, headers)
                 assert (status, document["kind"]) == (HTTPStatus.UNAUTHORIZED, "Status")
-            status, document = ask(path, {**FORGED, **bearer(may_not)})
+            status, document = request(path, {**FORGED, **bearer(stranger)})
             assert (status, document["kind"]) == (HTTPStatus.FORBIDDEN, "Status")
-            assert f"system:serviceaccount:{place.name}" in document["message"]
+            assert f"system:serviceaccount:{tenant.name}" in document["message"]
 
     stranger = trustme.CA().issue_cert("front-proxy-client", common_name="front-proxy-client")
     both = tmp_path / "both.pem"
     both.write_bytes(stranger.private_key_and_cert_chain_pem.bytes())
     with direct(str(both)) as pool, pytest.raises(urllib3.exceptions.HTTPError):
-        pool.request("GET", decided[0], headers=FORGED, retries=False)
+        pool.request("GET", metric_paths[0], headers=FORGED, retries=False)
 
 
 def bearer(token):

@@ -1,4 +1,4 @@
-"""KEDA's operator starts anew while Tidegate is down: up to KEDA 2.19 its HPA then asks for cpu, for a while."""
+"""KEDA's operator restarts while Tidegate is down: up to KEDA 2.19 its HPA then uses cpu for a while."""
 
 import os
 import subprocess
@@ -6,14 +6,14 @@ import subprocess
 import pytest
 
 from .control_plane import KEDA_RESTART
-from .place import QUICK
+from .tenant import QUICK
 from .waiting import until
 
 A_WHILE_S = 25.0
 
 
 def restart(api):
-    """By the command of the environment, else by deleting the operator's pods, which a Deployment replaces."""
+    """Runs the environment's command, or deletes the operator's pods, which its Deployment replaces."""
     if KEDA_RESTART in os.environ:
         subprocess.run(os.environ[KEDA_RESTART], shell=True, check=True, stdin=subprocess.DEVNULL)
         return
@@ -25,21 +25,23 @@ def restart(api):
         api.delete(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}")
 
 
-def test_keda_restarted_while_the_daemon_is_down_scales_nothing_and_both_follow_again(place, page, tidegate, api):
-    place.gateway("front", page.epp(held=0, ready=1))
-    place.deployment("llama", page.vllm, requests=70, replicas=2)
-    place.scaled_object("llama", minimum=0, maximum=9, gateway="front", **QUICK)
-    place.until_replicas("llama", 5)
-    place.stays_at("llama", 5, 5)
+def test_keda_restart_while_the_daemon_is_down_scales_nothing_and_both_follow_again(tenant, page, tidegate, api):
+    tenant.gateway("front", page.epp(held=0, ready=1))
+    tenant.deployment("llama", page.vllm, requests=70, replicas=2)
+    tenant.scaled_object("llama", minimum=0, maximum=9, gateway="front", **QUICK)
+    tenant.until_replicas("llama", 5)
+    tenant.stays_at("llama", 5, 5)
     tidegate.kill()
     restart(api)
-    place.stays_at("llama", 5, A_WHILE_S)
+    tenant.stays_at("llama", 5, A_WHILE_S)
     tidegate.start()
-    place.stays_at("llama", 5, A_WHILE_S)
-    until(lambda: metrics(place, "llama"), lambda kinds: kinds == ["External"], seen=lambda: place.seen("llama"))
-    place.has("llama", requests=100)
-    place.until_replicas("llama", 7)
+    tenant.stays_at("llama", 5, A_WHILE_S)
+    until(
+        lambda: metrics(tenant, "llama"), lambda kinds: kinds == ["External"], describe=lambda: tenant.describe("llama")
+    )
+    tenant.set_load("llama", requests=100)
+    tenant.until_replicas("llama", 7)
 
 
-def metrics(place, name):
-    return [metric["type"] for metric in place.hpa(f"keda-hpa-{name}")["spec"]["metrics"]]
+def metrics(tenant, name):
+    return [metric["type"] for metric in tenant.hpa(f"keda-hpa-{name}")["spec"]["metrics"]]

@@ -1,42 +1,44 @@
-"""Waiting for a real control plane: polls with a deadline, and what was seen instead when it has passed."""
+"""Polls a real control plane with a deadline, and describes the state if it passes."""
 
 import time
 from contextlib import contextmanager
 from threading import Event, Thread
 
-# The HPA looks every 15 s by default and KEDA as often as its pollingInterval says: some rounds of both.
+# The HPA syncs every 15 s by default and KEDA at its pollingInterval: several rounds of both.
 SOON_S = 90.0
 LOOK_S = 0.2
 
 
-def until(ask, is_so, *, within=SOON_S, seen=None):
-    """Ask until `is_so(answer)`; returns that answer. seen: says more about what there is instead."""
+def until(ask, is_so, *, within=SOON_S, describe=None):
+    """Poll until `is_so(answer)`; returns that answer. describe: adds the state to the message of a failure."""
     deadline = time.monotonic() + within
     while not is_so(answer := ask()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"after {within:g} s still {answer}" + (f"; {seen()}" if seen else ""))
+            raise AssertionError(f"after {within:g} s still {answer}" + (f"; {describe()}" if describe else ""))
         time.sleep(LOOK_S)
     return answer
 
 
-def stays(ask, wanted, seconds, seen=None):
-    """Ask for so long; each answer must be this one."""
+def stays(ask, wanted, seconds, describe=None):
+    """Poll for that long; every answer must be `wanted`."""
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < seconds:
         answer = ask()
-        assert answer == wanted, f"{answer} after {passed:.1f} s, not {wanted}" + (f"; {seen()}" if seen else "")
+        assert answer == wanted, f"{answer} after {passed:.1f} s, not {wanted}" + (
+            f"; {describe()}" if describe else ""
+        )
         time.sleep(LOOK_S)
 
 
 @contextmanager
 def history(ask):
-    """All answers while the block runs, each change once."""
+    """Each change of the answer while the block runs."""
     answers, over = [ask()], Event()
 
     def watch():
         last = False
         while not last:
-            last = over.wait(LOOK_S)  # what is so at the end belongs to it
+            last = over.wait(LOOK_S)  # includes the state at the end
             if (answer := ask()) != answers[-1]:
                 answers.append(answer)
 

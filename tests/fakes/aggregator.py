@@ -1,7 +1,7 @@
 """A stand-in for the Kubernetes API server as aggregator: probes an APIService, and forwards requests to it.
 
-It shows the front proxy's certificate and says in headers for whom it asks, over real TLS to 127.0.0.1. Not here: the
-API server's own authentication, HTTP/2, and choosing among endpoints.
+It presents the front proxy's certificate and names the user in headers, over real TLS to 127.0.0.1. Not modelled: the
+API server's own authentication, HTTP/2, and the choice among endpoints.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def certificate(authority, name="front-proxy-client"):
 
 
 class Client:
-    """Somebody who connects. Requests share connections as the real one's do, unless `keep` is False."""
+    """A connected client. Requests share connections as those of the real aggregator do, unless `keep` is False."""
 
     def __init__(self, session, port):
         self._session, self._port = session, port
@@ -59,19 +59,21 @@ class Client:
             return Answer(response.status, document, response.headers["Content-Type"], retry_after)
 
     async def forward(self, path, user=HPA, groups=("system:authenticated",), accept="application/json"):
-        """As the aggregator does for a user."""
-        said = [("X-Remote-User", user), *(("X-Remote-Group", group) for group in groups), ("Accept", accept)]
-        return await self.get(path, said)
+        """Sends a request as the aggregator does for a user."""
+        headers = [("X-Remote-User", user), *(("X-Remote-Group", group) for group in groups), ("Accept", accept)]
+        return await self.get(path, headers)
 
     async def probe(self, group, version):
-        """The five requests at once by which it is known whether an APIService is available."""
+        """Sends the five concurrent requests by which the aggregator checks the availability of an APIService."""
         asking = (
             self.forward(f"/apis/{group}/{version}", "system:kube-aggregator", ("system:masters",)) for _ in range(5)
         )
         return [answer.status for answer in await asyncio.gather(*asking)]
 
     async def external(self, namespace, metric, selector=""):
-        """As external_metrics/client.go and the HPA's own client do: the sum in units; None for any error."""
+        """Reads a metric as external_metrics/client.go and the HPA's client do. Returns the sum in units, or None after
+        any error.
+        """
         query = f"?labelSelector={selector}" if selector else ""
         answer = await self.forward(f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{metric}{query}")
         if answer.status != 200 or not answer.document["items"]:
@@ -85,7 +87,7 @@ def milli(quantity):
 
 @asynccontextmanager
 async def connecting(port, server_authority, leaf=None, *, keep=True):
-    """A client that trusts the server's CA and shows `leaf`."""
+    """A client that trusts the server's CA and presents `leaf`."""
     context = ssl.create_default_context(cadata=server_authority.cert_pem.bytes().decode())
     if isinstance(leaf, trustme.LeafCert):
         leaf.configure_cert(context)

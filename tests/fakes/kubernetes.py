@@ -1,13 +1,14 @@
-"""A stand-in for the Kubernetes API over loopback. It says so in every answer (`Server: fake-kubernetes`).
+"""A stand-in for the Kubernetes API over loopback. Every response carries `Server: fake-kubernetes`.
 
-It keeps objects, lists them in pages, and tells watches what happens, with versions, bookmarks, 410 and 404 as the real
-one does; and it does on request what real ones do on bad days. Every request is written down in `requests`. Objects are
-made by `tests.fakes.objects`. Leases are written through HTTP, with 409 for who comes second, and Events, checked as
-the real one checks those of events.k8s.io/v1. Not here: writing anything else, admission, RBAC rules, garbage
-collection, and the end of a watch by its timeoutSeconds.
+It stores objects, lists them in pages, and sends watch events, with versions, bookmarks, 410 and 404 as the real API
+server does. On request it fails as real ones do. It records every request in `requests`. `tests.fakes.objects` builds
+the objects. Leases are written through HTTP, with 409 on a conflict. Events are validated as the real API server
+validates those of events.k8s.io/v1. Not modelled: other writes, admission, RBAC rules, garbage collection, and the end
+of a watch by its timeoutSeconds.
 
-Beside a test: `async with serving() as fake`. For a daemon in a process of its own, with a loop in a thread of its own:
-`with serving_in_thread() as fake`, and `write_kubeconfig(path, fake.url)`. What changes it may be called in any thread.
+Beside a test: `async with serving() as fake`. For a daemon in a separate process, with an event loop in a separate
+thread: `with serving_in_thread() as fake`, and `write_kubeconfig(path, fake.url)`. Methods that change it may be called
+in any thread.
 """
 
 import asyncio
@@ -25,15 +26,15 @@ from exporter.kubernetes.resources import CHECKED, RESOURCES, Resource
 
 from .objects import listed, partly, status_object
 
-PATIENCE_S = 20.0  # never waited for: only says which await hung
+PATIENCE_S = 20.0  # never reached: only shows which await hung
 PARTIAL = "as=PartialObjectMetadata"
 
 
 KINDS = (*RESOURCES, *(each for each in CHECKED if each not in RESOURCES))
 
 
-class Asked(NamedTuple):
-    """A request as it came. verb: "list" (each page is one) or "watch"."""
+class Request(NamedTuple):
+    """A received request. verb: "list" (one per page of the list) or "watch"."""
 
     verb: str
     resource: Resource
@@ -44,8 +45,8 @@ class Asked(NamedTuple):
     headers: dict
 
 
-class Happened(NamedTuple):
-    """A line of every watch that it concerns. resource: None concerns all."""
+class WatchEvent(NamedTuple):
+    """A line of every watch that it concerns. resource: None concerns all watches."""
 
     version: int
     type: str
@@ -60,38 +61,38 @@ class FakeKubernetes:
         self.port = 0
         self.scheme = "http"
         self.requests = []
-        self.watching = 0  # watches that are open
-        self.page_objects = None  # the most on one page, whatever limit says
-        self.gone_in_stream = True  # 410 for a watch: as an ERROR event, as the watch cache does; else as HTTP status
-        self.tokens = None  # those that are let in; None: anybody
-        self.users = {}  # whom TokenReviews know: the token, and `status.user`
-        self.allowed = lambda spec: False  # what SubjectAccessReviews say, by their spec
-        self.may = lambda attributes: True  # what SelfSubjectAccessReviews say, by what is wanted
-        self.identity = "system:serviceaccount:tidegate:tidegate"  # whom everybody is taken for
-        self.minor = "37"  # of its version
-        self.date = None  # the header of that name; None: the right one
+        self.watching = 0  # open watches
+        self.page_objects = None  # upper bound of objects on one page, whatever `limit` asks for
+        self.gone_in_stream = True  # 410 for a watch: as ERROR event (like the watch cache), else as HTTP status
+        self.tokens = None  # accepted bearer tokens; None accepts any
+        self.users = {}  # token: `status.user` of its TokenReview
+        self.allowed = lambda spec: False  # the result of a SubjectAccessReview, by its spec
+        self.may = lambda attributes: True  # the result of a SelfSubjectAccessReview, by its resource attributes
+        self.identity = "system:serviceaccount:tidegate:tidegate"  # the user of every request
+        self.minor = "37"  # minor version of Kubernetes
+        self.date = None  # value of the Date header; None: the present
         self.config_maps = {}  # (namespace, name): data
         self.api_services = {}  # name: spec
         self.leases = {}  # (namespace, name): document
-        self.shown_lease = lambda document: document  # what whoever reads one is shown
-        self.lease_writes = []  # (namespace, name, holder) of each that was taken
+        self.shown_lease = lambda document: document  # what a reader of a Lease gets
+        self.lease_writes = []  # (namespace, name, holder) of each accepted write
         self.events = {}  # (namespace, name): document
-        self.ending = set()  # namespaces that are being deleted, and take nothing new
-        self.event_writes = []  # (verb, document as it then was) of each that was taken
-        self.reviews = []  # (kind, spec) of each review, as it came
-        self.shown = []  # the Authorization header of each question that is neither list nor watch
+        self.ending = set()  # namespaces that are being deleted, and reject new objects
+        self.event_writes = []  # (verb, document at that moment) of each accepted write
+        self.reviews = []  # (kind, spec) of each review, as received
+        self.shown = []  # the Authorization header of each request that is neither list nor watch
         self._resources = set(resources)
         self._objects = {}  # (resource, namespace, name): document
         self._version, self._forgotten = 1000, 1000
         self._history = []
-        self._checkpoints = {}  # continue token: (version, documents that are left)
+        self._checkpoints = {}  # continue token: (version, remaining documents)
         self._lock = threading.RLock()
         self._loop = None
         self._turn = asyncio.Event()
         self._cut, self._mid_line = 0, False
         self.mend()
 
-    # What happens in the cluster
+    # Changes of the cluster
 
     def put(self, *documents):
         """Create or change these objects."""
@@ -102,7 +103,7 @@ class FakeKubernetes:
         self._changed()
 
     def delete(self, *documents):
-        """Delete these; of each only kind, namespace and name are looked at."""
+        """Delete these objects, by kind, namespace and name."""
         with self._lock:
             for document in documents:
                 key = self._key(document)
@@ -110,25 +111,25 @@ class FakeKubernetes:
         self._changed()
 
     def install(self, *resources):
-        """From now on the cluster has these kinds (a CRD was applied)."""
+        """Add these kinds to the cluster, as applying a CRD does."""
         self._resources.update(resources)
 
     def uninstall(self, *resources):
-        """It has them no more, nor their objects; watches of them end."""
+        """Remove these kinds and their objects; watches of them end."""
         with self._lock:
             self._resources.difference_update(resources)
             self._objects = {key: document for key, document in self._objects.items() if key[0] in self._resources}
         self.disconnect()
 
-    # What happens to the API server
+    # Failures of the API server
 
     def bookmark(self):
-        """Tell every watch how far it is, as the real one does about once a minute."""
-        self._tell(Happened(self._version, "BOOKMARK", None, None, b""))
+        """Send a bookmark to every watch, as the real API server does about once a minute."""
+        self._append(WatchEvent(self._version, "BOOKMARK", None, None, b""))
 
-    def say(self, resource, line):
-        """Send every watch of it a line as it is, in bytes."""
-        self._tell(Happened(self._version, "RAW", resource, None, line))
+    def send_line(self, resource, line):
+        """Send this line, in bytes, to every watch of the resource."""
+        self._append(WatchEvent(self._version, "RAW", resource, None, line))
 
     def compact(self):
         """Forget the past: older watches and half-read lists are 410 Gone from now on."""
@@ -142,12 +143,12 @@ class FakeKubernetes:
         self._changed()
 
     def hang(self):
-        """Take connections and requests, and say nothing; on open watches neither."""
+        """Accept connections and requests, but send nothing, on open watches neither."""
         self._hanging = True
         self._changed()
 
     def refuse(self):
-        """Drop every connection without an answer, those of watches too."""
+        """Drop every connection without a response, including those of watches."""
         self._refusing = True
         self.disconnect(mid_line=True)
 
@@ -155,7 +156,7 @@ class FakeKubernetes:
         self._slow_s = seconds
 
     def forbid(self, resource, *verbs):
-        """403 for list and watch, or for one of them."""
+        """Answer 403 to list and watch, or to one of them."""
         self._forbidden |= {(verb, resource) for verb in verbs or ("list", "watch")}
 
     def fail(self, resource, status, retry_after=None):
@@ -163,14 +164,14 @@ class FakeKubernetes:
         self._failing[resource] = (status, retry_after)
 
     def mend(self):
-        """Everything works again."""
+        """End all failures."""
         self._hanging = self._refusing = False
         self._slow_s = 0.0
         self._forbidden = set()
         self._failing = {}
         self._changed()
 
-    # What a test asks
+    # What a test reads
 
     @property
     def url(self):
@@ -180,22 +181,22 @@ class FakeKubernetes:
     def version(self):
         return str(self._version)
 
-    def asked(self, verb=None, resource=None):
-        """The requests so far, or those of this kind."""
+    def requests_for(self, verb=None, resource=None):
+        """The requests so far, filtered by verb and resource."""
         return [a for a in self.requests if verb in {None, a.verb} and resource in {None, a.resource}]
 
     @property
     def lists(self):
-        """How many lists were begun, however many pages each has."""
-        return len([a for a in self.asked("list") if not a.after])
+        """Number of lists begun, regardless of their pages."""
+        return len([a for a in self.requests_for("list") if not a.after])
 
-    async def until(self, true):
-        """Wait until `true()`, looking again at each request and each change. Only in the fake's own loop."""
+    async def until(self, is_so):
+        """Wait until `is_so()`, called again after each request and each change. Only in the fake's own loop."""
         async with asyncio.timeout(PATIENCE_S):
-            while not true():
+            while not is_so():
                 await self._turn.wait()
 
-    # How it works
+    # Implementation
 
     @staticmethod
     def _key(document):
@@ -208,11 +209,11 @@ class FakeKubernetes:
         document["metadata"]["resourceVersion"] = str(self._version)
         if what != "DELETED":
             self._objects[key] = document
-        self._history.append(Happened(self._version, what, key[0], key[1], document))
+        self._history.append(WatchEvent(self._version, what, key[0], key[1], document))
 
-    def _tell(self, happened):
+    def _append(self, event):
         with self._lock:
-            self._history.append(happened)
+            self._history.append(event)
         self._changed()
 
     def _changed(self):
@@ -225,8 +226,8 @@ class FakeKubernetes:
 
     def application(self):
         app = web.Application()
-        app.router.add_get("/version", self._say_version)
-        app.router.add_get("/apis", self._say_groups)
+        app.router.add_get("/version", self._get_version)
+        app.router.add_get("/apis", self._get_groups)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review)
         app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._review)
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review)
@@ -251,13 +252,13 @@ class FakeKubernetes:
         if self.date is not None:
             response.headers["Date"] = self.date
 
-    async def _say_version(self, request):
+    async def _get_version(self, request):
         if (answer := await self._no_answer(request, "Version")) is not None:
             return answer
         written = f"v1.{self.minor.rstrip('+')}.0-fake"
         return web.json_response({"major": "1", "minor": self.minor, "gitVersion": written})
 
-    async def _say_groups(self, request):
+    async def _get_groups(self, request):
         if (answer := await self._no_answer(request, "APIGroupList")) is not None:
             return answer
         served = sorted({resource.path.removeprefix("/apis/") for resource in self._resources if resource.group})
@@ -327,10 +328,10 @@ class FakeKubernetes:
         if key not in self.leases:
             return status(404, "NotFound", f'leases.coordination.k8s.io "{key[1]}" not found')
         if document["metadata"].get("resourceVersion") != self.leases[key]["metadata"]["resourceVersion"]:
-            words = (
+            message = (
                 f'Operation cannot be fulfilled on leases.coordination.k8s.io "{key[1]}": the object has been modified'
             )
-            return status(409, "Conflict", words)
+            return status(409, "Conflict", message)
         return self._keep_lease(key, document, 200)
 
     def _keep_lease(self, key, document, code):
@@ -351,10 +352,10 @@ class FakeKubernetes:
         if wrong := wrong_event(document, namespace):
             return status(422, "Invalid", f"Event.events.k8s.io is invalid: {wrong}")
         if namespace in self.ending:
-            words = f"unable to create new content in namespace {namespace} because it is being terminated"
-            said = status_object(403, "Forbidden", f'events.events.k8s.io "chat-" is forbidden: {words}')
+            message = f"unable to create new content in namespace {namespace} because it is being terminated"
+            denial = status_object(403, "Forbidden", f'events.events.k8s.io "chat-" is forbidden: {message}')
             cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
-            return web.json_response({**said, "details": {"causes": [cause]}}, status=403)
+            return web.json_response({**denial, "details": {"causes": [cause]}}, status=403)
         with self._lock:
             self._version += 1
             metadata = document["metadata"]
@@ -385,7 +386,9 @@ class FakeKubernetes:
         return web.json_response(document, status=code)
 
     async def _no_answer(self, request, kind):
-        """The trouble with questions that are neither list nor watch; `fail("TokenReview", 500)` makes some."""
+        """The failure of a request that is neither list nor watch, as set by, for example, `fail("TokenReview", 500)`.
+        Returns None if there is none.
+        """
         self.shown.append(request.headers.get("Authorization"))
         self._wake()
         while self._hanging:
@@ -404,7 +407,7 @@ class FakeKubernetes:
         resource = next((r for r in KINDS if (r.path, r.name) == (path, name)), None)
         query = dict(request.query)
         verb = "watch" if query.get("watch") in {"1", "true"} else "list"
-        asked = Asked(
+        call = Request(
             verb,
             resource,
             namespace,
@@ -414,69 +417,70 @@ class FakeKubernetes:
             dict(request.headers),
         )
         if resource is not None:
-            self.requests.append(asked)
+            self.requests.append(call)
             self._wake()
-        # Rights first: to whom they do not name a kind, a real one says 403 of what it does not have.
+        # Authorization comes first: without the right to a kind, a real API server answers 403 even if it lacks the
+        # kind.
         if resource not in self._resources and (verb, resource) not in self._forbidden:
             return web.Response(status=404, text="404 page not found\n")
         while self._hanging:
             await self._turn.wait()
-        return self._trouble(request, asked) or await (self._watch if verb == "watch" else self._list)(request, asked)
+        return self._trouble(request, call) or await (self._watch if verb == "watch" else self._list)(request, call)
 
-    def _trouble(self, request, asked):
+    def _trouble(self, request, call):
         if self._refusing:
             request.transport.abort()
             return web.Response()
-        token = asked.headers.get("Authorization", "").removeprefix("Bearer ").removeprefix("bearer ")
+        token = call.headers.get("Authorization", "").removeprefix("Bearer ").removeprefix("bearer ")
         if self.tokens is not None and token not in self.tokens:
             return status(401, "Unauthorized", "Unauthorized")
-        if (asked.verb, asked.resource) in self._forbidden:
-            where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        if (call.verb, call.resource) in self._forbidden:
+            where = f'in the namespace "{call.namespace}"' if call.namespace else "at the cluster scope"
             user = "system:serviceaccount:tidegate:tidegate"
-            words = f'{asked.resource} is forbidden: User "{user}" cannot {asked.verb} resource "{asked.resource.name}"'
-            return status(403, "Forbidden", f'{words} in API group "{asked.resource.group}" {where}')
-        if asked.resource in self._failing:
-            code, retry_after = self._failing[asked.resource]
+            denied = f'{call.resource} is forbidden: User "{user}" cannot {call.verb} resource "{call.resource.name}"'
+            return status(403, "Forbidden", f'{denied} in API group "{call.resource.group}" {where}')
+        if call.resource in self._failing:
+            code, retry_after = self._failing[call.resource]
             return status(code, "Failed", f"a fake failure {code}", retry_after)
         return None
 
-    async def _list(self, _request, asked):
+    async def _list(self, _request, call):
         if self._slow_s:
             await asyncio.sleep(self._slow_s)
         with self._lock:
-            if asked.after and asked.after not in self._checkpoints:
+            if call.after and call.after not in self._checkpoints:
                 return status(410, "Expired", "The provided continue parameter is too old")
-            version, left = self._checkpoints.pop(asked.after) if asked.after else (self._version, self._all(asked))
-            most = min(int(asked.query.get("limit", len(left))), self.page_objects or len(left))
+            version, left = self._checkpoints.pop(call.after) if call.after else (self._version, self._all(call))
+            most = min(int(call.query.get("limit", len(left))), self.page_objects or len(left))
             page, left = left[:most], left[most:]
-            after = f"{version}-{asked.resource.name}-{len(left)}=" if left else ""
+            after = f"{version}-{call.resource.name}-{len(left)}=" if left else ""
             if after:
                 self._checkpoints[after] = (version, left)
-        partial = PARTIAL in asked.headers.get("Accept", "")
+        partial = PARTIAL in call.headers.get("Accept", "")
         metadata = {"resourceVersion": str(version)} | ({"continue": after} if after else {})
         return web.json_response(
             {
-                "kind": "PartialObjectMetadataList" if partial else f"{asked.resource.kind}List",
-                "apiVersion": "meta.k8s.io/v1" if partial else asked.resource.path.removeprefix("/apis/"),
+                "kind": "PartialObjectMetadataList" if partial else f"{call.resource.kind}List",
+                "apiVersion": "meta.k8s.io/v1" if partial else call.resource.path.removeprefix("/apis/"),
                 "metadata": metadata | ({"remainingItemCount": len(left)} if left else {}),
-                "items": [partly(d) if partial else listed(asked.resource, d) for d in page],
+                "items": [partly(d) if partial else listed(call.resource, d) for d in page],
             }
         )
 
-    def _all(self, asked):
-        """Every object of the list, in the order of namespace and name, as it is now."""
+    def _all(self, call):
+        """Every object of the list as it is now, ordered by namespace and name."""
         found = sorted(
             (
                 (namespace or "", name, document)
                 for (resource, namespace, name), document in self._objects.items()
-                if resource == asked.resource and asked.namespace in {None, namespace}
+                if resource == call.resource and call.namespace in {None, namespace}
             ),
             key=lambda each: each[:2],
         )
         return [deepcopy(document) for _, _, document in found]
 
-    async def _watch(self, request, asked):
-        version = int(asked.version or self._version)
+    async def _watch(self, request, call):
+        version = int(call.version or self._version)
         gone = version < self._forgotten
         if gone and not self.gone_in_stream:
             return status(410, "Expired", f"too old resource version: {version} ({self._forgotten})")
@@ -490,15 +494,15 @@ class FakeKubernetes:
         self.watching += 1
         self._wake()
         try:
-            await self._tell_watch(request, response, asked, version)
+            await self._send_events(request, response, call, version)
         finally:
             self.watching -= 1
             self._wake()
         return response
 
-    async def _tell_watch(self, request, response, asked, version):
-        """Tell it what happened since `version`, and what happens, until somebody cuts it."""
-        cut, told, began = self._cut, 0, len(self._history)
+    async def _send_events(self, request, response, call, version):
+        """Send the events since `version` and all further ones, until `disconnect`."""
+        cut, sent, began = self._cut, 0, len(self._history)
         while True:
             turn = self._turn
             if self._cut != cut:
@@ -506,30 +510,30 @@ class FakeKubernetes:
                     await response.write(b'{"type":"MODIFIED","object":{"kind":"Po')
                     request.transport.close()
                 return
-            while told < len(self._history) and not self._hanging:
-                happened, news = self._history[told], told >= began
-                told += 1
-                if news or (happened.version > version and happened.type not in {"BOOKMARK", "RAW"}):
-                    await self._write(response, asked, happened)
+            while sent < len(self._history) and not self._hanging:
+                event, news = self._history[sent], sent >= began
+                sent += 1
+                if news or (event.version > version and event.type not in {"BOOKMARK", "RAW"}):
+                    await self._write(response, call, event)
             await turn.wait()
 
-    async def _write(self, response, asked, happened):
-        if happened.resource not in {None, asked.resource} or (
-            happened.namespace is not None and asked.namespace not in {None, happened.namespace}
+    async def _write(self, response, call, event):
+        if event.resource not in {None, call.resource} or (
+            event.namespace is not None and call.namespace not in {None, event.namespace}
         ):
             return
-        if happened.type == "RAW":
-            await response.write(happened.document + b"\n")
+        if event.type == "RAW":
+            await response.write(event.document + b"\n")
             return
-        document = happened.document
-        if happened.type == "BOOKMARK":
-            if asked.query.get("allowWatchBookmarks") not in {"1", "true"}:
+        document = event.document
+        if event.type == "BOOKMARK":
+            if call.query.get("allowWatchBookmarks") not in {"1", "true"}:
                 return
-            metadata = {"resourceVersion": str(happened.version), "creationTimestamp": None}
-            document = {"kind": asked.resource.kind, "metadata": metadata}
-        elif PARTIAL in asked.headers.get("Accept", ""):
+            metadata = {"resourceVersion": str(event.version), "creationTimestamp": None}
+            document = {"kind": call.resource.kind, "metadata": metadata}
+        elif PARTIAL in call.headers.get("Accept", ""):
             document = partly(document)
-        await response.write(json.dumps({"type": happened.type, "object": document}).encode() + b"\n")
+        await response.write(json.dumps({"type": event.type, "object": document}).encode() + b"\n")
 
 
 def status(code, reason, message, retry_after=None):
@@ -537,12 +541,12 @@ def status(code, reason, message, retry_after=None):
     return web.json_response(status_object(code, reason, message), status=code, headers=headers)
 
 
-# apimachinery/pkg/api/validation: of a prefix only a dash may stand last, so "chat." is refused.
+# apimachinery/pkg/api/validation: a prefix may end in a dash but in no other punctuation, so "chat." is refused.
 SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 
 def wrong_event(document, namespace):
-    """What Kubernetes' validation of events.k8s.io/v1 would not have; None: nothing (pkg/apis/core/validation)."""
+    """The error that Kubernetes' validation of events.k8s.io/v1 finds, or None (pkg/apis/core/validation)."""
     needed = ("eventTime", "reportingController", "reportingInstance", "action", "reason", "regarding")
     missing = [key for key in needed if not document.get(key)]
     if missing:
@@ -579,7 +583,7 @@ async def serving(fake=None, *, ssl_context=None):
 
 @contextmanager
 def serving_in_thread(fake=None):
-    """The same for a test without a loop."""
+    """The same for a test without an event loop."""
     fake = fake or FakeKubernetes()
     up, stop = threading.Event(), asyncio.Event()
 
@@ -600,7 +604,7 @@ def serving_in_thread(fake=None):
 
 
 def write_kubeconfig(path, url, *, token=None):
-    """A kubeconfig file at `path` whose only context, `fake`, is the API at `url`; and its path."""
+    """Write a kubeconfig file to `path` with one context, `fake`, for the API at `url`. Returns the path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

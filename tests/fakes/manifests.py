@@ -1,4 +1,4 @@
-"""Checks the triggers and annotations of manifests alone, without the rules about other objects of a run."""
+"""Checks triggers and annotations of manifests, without the rules that compare objects of a run."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
-"""Kubernetes objects as the API prints them, as small as they can be and still look real. `**more` is merged in.
+"""Builds Kubernetes objects as the API prints them, as small as possible but complete. `**more` is merged in.
 
-`pod("chat-0", owner=("StatefulSet", "chat"), gpus=1)` is a ready pod; `pod("chat-0", ready=False, address=None)` one
-that is not. An owner is (kind, name): its apiVersion and uid follow from those.
+`pod("chat-0", owner=("StatefulSet", "chat"), gpus=1)` is a ready pod; `pod("chat-0", ready=False, address=None)` is not
+ready. An owner is (kind, name), from which its apiVersion and uid follow.
 """
 
 from copy import deepcopy
@@ -36,7 +36,7 @@ def merged(document, more):
 
 
 def thing(kind, name, namespace="ai", *, owner=None, labels=None, annotations=None, more=None, **parts):
-    """Any object: metadata, and `spec=`, `status=` and the like as they are."""
+    """Any object: metadata, and `spec=`, `status=` and further fields as given."""
     metadata = {
         "name": name,
         "uid": uid(kind, name, namespace),
@@ -80,7 +80,7 @@ def pod(
     labels=None,
     **more,
 ):
-    """ports: {"metrics": 9400}. node=None: not scheduled yet, and so without an address and Pending."""
+    """ports: {"metrics": 9400}. node=None: not scheduled yet, so without an address and Pending."""
     if node is None:
         address, phase, ready = None, "Pending", False
     resources = {"limits": {gpu: str(gpus)}, "requests": {gpu: str(gpus)}} if gpus else {}
@@ -111,7 +111,7 @@ def _scalable(kind, name, namespace, replicas, ready, more):
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}}
     status = {"replicas": replicas, "observedGeneration": 1}
     ready = replicas if ready is None else ready
-    if ready:  # the API leaves a zero out
+    if ready:  # the API omits a zero
         status["readyReplicas"] = ready
     return thing(
         kind,
@@ -157,7 +157,7 @@ def inference_service(name, namespace="ai", **more):
 
 
 def scaled_object(name, namespace="ai", *, target=None, kind=None, minimum=None, maximum=None, triggers=(), **more):
-    """target: what it scales, by default what it is called. kind: left out, as KEDA's default is Deployment."""
+    """target: the scale target, by default of the same name. kind: omitted, since KEDA's default is Deployment."""
     reference = {"name": target or name, **({"kind": kind, "apiVersion": API[kind]} if kind else {})}
     spec = {"scaleTargetRef": reference, "triggers": list(triggers)}
     if minimum is not None:
@@ -176,8 +176,8 @@ def scaled_job(name, namespace="ai", *, maximum=None, triggers=(), **more):
 
 def trigger(kind="external-push", name=None, **metadata):
     """One of `triggers`: `trigger(engine="vllm")`."""
-    words = {"scalerAddress": "tidegate.tidegate.svc:6000", **metadata}
-    return {"type": kind, "metadata": words, **({"name": name} if name else {})}
+    metadata = {"scalerAddress": "tidegate.tidegate.svc:6000", **metadata}
+    return {"type": kind, "metadata": metadata, **({"name": name} if name else {})}
 
 
 def hpa(name, namespace="ai", *, target, kind="Deployment", minimum=1, maximum=10, owner=None, **more):
@@ -199,7 +199,7 @@ def node(name="node-1", *, gpus=8, gpu="nvidia.com/gpu", ready=True, schedulable
 
 
 def endpoint_slice(name, namespace="ai", *, service, addresses=(), unready=(), ports=None, family="IPv4", **more):
-    """ports: {"": 8000} for the unnamed one."""
+    """ports: {"": 8000} is the unnamed port."""
     endpoints = [
         {"addresses": [a], "conditions": {"ready": ready, "serving": ready, "terminating": False}}
         for ready, group in ((True, addresses), (False, unready))
@@ -218,7 +218,7 @@ def endpoint_slice(name, namespace="ai", *, service, addresses=(), unready=(), p
 
 
 def partly(document):
-    """Its metadata alone."""
+    """The object's metadata alone."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -227,7 +227,7 @@ def partly(document):
 
 
 def listed(resource, document):
-    """As an item of a list: the API leaves kind and apiVersion out there, of its own kinds though not of CRDs'."""
+    """The object as an item of a list: the API omits kind and apiVersion of built-in kinds there, but not of CRDs."""
     if resource.optional:
         return document
     return {key: value for key, value in document.items() if key not in {"kind", "apiVersion"}}

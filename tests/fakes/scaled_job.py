@@ -1,9 +1,9 @@
-"""Models KEDA for a ScaledJob: how many Jobs one poll starts. It never ends one.
+"""Models KEDA for a ScaledJob: how many Jobs one poll starts. KEDA never ends a Job.
 
 Source: KEDA 2.19 `scale_jobs.go` (pkg/scaling/executor), getScalingDecision and createJobs.
 
-Worked example: a value of 3 while 2 Jobs run starts 1 by the default strategy. `accurate` subtracts only those that
-have no pod yet, and so starts 3: it is for numbers that no longer count what a Job has taken.
+Worked example: with a value of 3 and 2 running Jobs the default strategy starts 1. `accurate` subtracts only Jobs that
+have no pod yet, and so starts 3: it is for metrics that no longer count work that a Job has started.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class ScaledJobSpec:
 
 
 def jobs_started(spec: ScaledJobSpec, number: int | None, running: int, pending: int = 0) -> int:
-    """number: the trigger's answer, for a target of 1; 0 is inactive, None an error. running: Jobs that have not ended,
-    those that are pending, which have no running pod yet, among them.
+    """number: the metric of the trigger, for a target of 1; 0 is inactive, None an error. running: Jobs that have not
+    ended, including `pending`, which have no running pod yet.
     """
     if running < spec.min_replicas:
         return spec.min_replicas - running
-    if not number:  # an error counts for nothing: scale_handler.go getScaledJobMetrics
+    if not number:  # an error counts as 0: scale_handler.go getScaledJobMetrics
         return 0
-    # Those of the minimum work beside the number.
+    # The Jobs of the minimum are not part of the number.
     wanted, running = min(number, spec.max_replicas), running - spec.min_replicas
     if spec.strategy == "default":
         more = wanted - running

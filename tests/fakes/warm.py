@@ -1,10 +1,10 @@
-"""Starts Tidegate's commands as forks of a process that has imported them already.
+"""Starts Tidegate's commands as forks of a process that has already imported them.
 
-Importing the daemon takes 2.3 s of CPU, which is most of what a test that starts one costs. `WarmProcess` forks it from
-a server that did so once per test run (`python -m tests.fakes.warm FD`); from there on it is a process as any other,
+Importing the daemon takes 2.3 s of CPU, which is most of the cost of a test that starts one. `WarmProcess` forks it
+from a server that does so once per test run (`python -m tests.fakes.warm FD`). After the fork it is an ordinary process
 with its own argv, environment, standard streams and exit status.
 
-Not for tests of a start itself: how long it takes, what it imports, where its kernels come from.
+Not for tests of the start itself: its duration, its imports, the source of its kernels.
 
 Worked example: `WarmProcess("scaler", "run", "-c", "config.yaml", stderr=log).wait()` is its exit status.
 """
@@ -28,22 +28,22 @@ from pkgutil import walk_packages
 
 ROOT = Path(__file__).parents[2]
 REQUEST_BYTES = 1 << 17  # an argument list and an environment
-COLD = ("scaler.__main__", "scaler.replay", "scaler.cli.replay", "scaler.cli.demo")  # not of the daemon
+COLD = ("scaler.__main__", "scaler.replay", "scaler.cli.replay", "scaler.cli.demo")  # not part of the daemon
 
 
 class WarmProcess:
-    """What tests use of `subprocess.Popen`. program: a module, or the path of a script. None: /dev/null."""
+    """The part of `subprocess.Popen` that tests use. program: a module, or the path of a script. None: /dev/null."""
 
     def __init__(self, program, *arguments, stdin=None, stdout=None, stderr=None, env=None, cwd=None):
         self.args, self.returncode = [program, *map(str, arguments)], None
         request = {"argv": self.args, "env": dict(os.environ if env is None else env), "cwd": str(cwd or Path.cwd())}
-        self._status, theirs = os.pipe()
+        self._status, server_end = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
         try:
             streams = [null if stream is None else stream.fileno() for stream in (stdin, stdout, stderr)]
-            socket.send_fds(_server(), [json.dumps(request).encode()], [*streams, theirs])
+            socket.send_fds(_server(), [json.dumps(request).encode()], [*streams, server_end])
         finally:
-            os.close(theirs)
+            os.close(server_end)
             os.close(null)
         self.pid = self._read()
 
@@ -82,22 +82,22 @@ class WarmProcess:
 
 @cache
 def _server():
-    """The connection to this test run's server, which ends with it."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    """The connection to this test run's server, which ends when the connection closes."""
+    client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with server_end:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fakes.warm", str(theirs.fileno())], pass_fds=[theirs.fileno()], cwd=ROOT,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            # A fork copies one thread alone: linear algebra must have none.
+            [sys.executable, "-m", "tests.fakes.warm", str(server_end.fileno())],
+            pass_fds=[server_end.fileno()], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            # A fork copies only one thread: linear algebra must not start any.
             env={**os.environ, "PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
 
     def end():
-        ours.close()
+        client_end.close()
         process.wait()
 
     atexit.register(end)
-    return ours
+    return client_end
 
 
 def _import_all():
@@ -110,7 +110,7 @@ def _import_all():
 
 
 def _next_request(connection):
-    """Fork for every request; returns it in the child that is to become the program."""
+    """Fork for every request; returns it in the child that is to run the program."""
     while True:
         message, fds, *_ = socket.recv_fds(connection, REQUEST_BYTES, 4)
         if not message:
@@ -136,8 +136,8 @@ def _next_request(connection):
 
 def _main():
     _import_all()
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork copies one thread alone"
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork copies only one thread"
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the children
     gc.freeze()
     request = _next_request(socket.socket(fileno=int(sys.argv[1])))
     os.environ.clear()

@@ -1,4 +1,4 @@
-"""The structure stays one that a reader can hold: sizes, packages, layers, names, no circles."""
+"""The structure stays readable: sizes, packages, layers, names, no import cycles."""
 
 import ast
 import tomllib
@@ -21,7 +21,7 @@ TREES = {module(path): (path, ast.parse(path.read_text(encoding="utf-8"))) for p
 
 
 def imported(name):
-    """The modules of the product that a module imports when it is imported itself."""
+    """The modules of the product that a module imports when it is imported."""
     path, tree = TREES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in tree.body:
@@ -34,7 +34,7 @@ def imported(name):
             yield from {alias.name for alias in node.names} & TREES.keys()
 
 
-def test_no_module_is_longer_than_a_reader_can_hold():
+def test_no_module_is_too_long():
     lengths = {name: path.read_text().count("\n") for name, (path, _) in TREES.items()}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
     assert 100 <= median(lengths.values()) <= 300
@@ -50,7 +50,7 @@ def test_the_scaler_has_few_packages_and_few_layers():
 
 def test_no_two_modules_import_each_other():
     graph = {name: set(imported(name)) - {name} for name in TREES}
-    # A package re-exports its modules: those need not be imported before it.
+    # A package re-exports its modules: they need not be imported before it.
     for name, needs in graph.items():
         graph[name] = {need for need in needs if not name.startswith(f"{need}.")}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
@@ -62,4 +62,4 @@ def test_no_two_classes_have_the_same_name():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and "Protocol" not in "".join(map(ast.unparse, node.bases)):
                 classes[node.name].add(name)
-    assert {name: places for name, places in classes.items() if len(places) > 1} == {}
+    assert {name: modules for name, modules in classes.items() if len(modules) > 1} == {}

@@ -1,4 +1,4 @@
-"""A tool of the system that is missing is never a silent gap: the run says so, or fails where it must be there."""
+"""A missing system tool is never a silent gap: the run reports it, or fails if tools are required."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ NEEDS_IT = "tests/scaler/api/http/test_metrics.py::test_promtool_finds_nothing_t
 
 @pytest.fixture
 def without_tools(tmp_path):
-    """Run the test that needs promtool on a PATH with nothing on it."""
+    """Run the test that needs promtool with an empty PATH."""
 
     def run(*more, **environment):
         return subprocess.run(
@@ -25,7 +25,7 @@ def without_tools(tmp_path):
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["one process", "several"])
-def test_a_missing_tool_skips_its_tests_and_the_run_ends_with_saying_so(without_tools, processes):
+def test_missing_tool_skips_its_tests_and_is_reported_at_the_end(without_tools, processes):
     done = without_tools(*processes, TIDEGATE_REQUIRE_TOOLS="0")
     assert done.returncode == 0, done.stdout
     assert "1 skipped" in done.stdout
@@ -33,7 +33,7 @@ def test_a_missing_tool_skips_its_tests_and_the_run_ends_with_saying_so(without_
     assert NEEDS_IT in done.stdout
 
 
-def test_a_missing_tool_fails_where_it_must_be_there(without_tools):
+def test_missing_tool_fails_if_tools_are_required(without_tools):
     done = without_tools(TIDEGATE_REQUIRE_TOOLS="1")
     assert done.returncode == 1
     assert "promtool is not installed" in done.stdout

@@ -1,4 +1,4 @@
-"""What is shipped, and that the house keeps to its own plan."""
+"""The content of the wheel, and the import contracts."""
 
 import ast
 import re
@@ -32,7 +32,7 @@ def wheel(tmp_path_factory):
         yield archive
 
 
-def test_the_wheel_has_the_two_packages_and_nothing_else(wheel):
+def test_wheel_has_the_two_packages_and_nothing_else(wheel):
     top = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in top if not name.endswith(".dist-info")} == {"exporter", "scaler"}
     assert "exporter/py.typed" in wheel.namelist()
@@ -42,7 +42,7 @@ def test_the_wheel_has_the_two_packages_and_nothing_else(wheel):
     assert page <= set(wheel.namelist())
 
 
-def test_the_wheel_carries_the_page_of_each_rule(wheel):
+def test_wheel_has_the_page_of_each_rule(wheel):
     pages = {name.removeprefix("scaler/lint/pages/") for name in wheel.namelist() if "/lint/pages/TG" in name}
     assert pages == {rule.page for rule in RULES.values()}
 
@@ -52,7 +52,7 @@ def test_the_wheel_installs_one_command(wheel):
     assert wheel.read(entry_points).decode().split() == ["[console_scripts]", "tidegate", "=", "scaler.cli:main"]
 
 
-def test_the_rooms_import_in_one_direction():
+def test_packages_import_in_one_direction():
     linted = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
@@ -62,11 +62,11 @@ def test_the_rooms_import_in_one_direction():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_says_what_it_is_for(path):
+def test_every_module_has_a_docstring(path):
     assert ast.get_docstring(ast.parse(path.read_text())), path
 
 
-def test_the_readme_names_only_targets_and_commands_that_exist():
+def test_readme_names_existing_targets_and_commands():
     readme = (ROOT / "README.md").read_text()
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert set(re.findall(r"make ([a-z]+)`?\b", readme)) - {"and"} <= set(targets)
@@ -75,7 +75,7 @@ def test_the_readme_names_only_targets_and_commands_that_exist():
     assert set(re.findall(r"tidegate (run|demo|read|check|schema|version|top|explain)\b", readme)) <= set(main.commands)
 
 
-def test_every_link_in_the_documents_leads_somewhere():
+def test_every_link_in_the_documents_has_a_target():
     for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
             if not link.startswith(("http:", "https:")):

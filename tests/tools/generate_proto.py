@@ -1,8 +1,8 @@
 """Writes the stubs beside `externalscaler.proto`: `python -m tests.tools.generate_proto`. Needs grpcio-tools.
 
-Generated code refuses runtimes older than its generator and accepts newer ones, so the committed stubs come from the
-oldest grpcio-tools that pyproject.toml's lower bounds allow. grpcio-tools 1.76 wants protobuf 6.31 or later, but
-below 7: give it a virtual environment of its own.
+Generated code rejects runtimes older than its generator and accepts newer ones, so the committed stubs come from the
+oldest grpcio-tools within pyproject.toml's lower bounds. grpcio-tools 1.76 needs protobuf 6.31 or later, but below 7:
+use a separate virtual environment.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _RELATIVE = "from . import externalscaler_pb2 as externalscaler__pb2"
 
 
 def generate(into: Path) -> None:
-    """Write the three stubs into a folder that exists."""
+    """Write the three stubs into an existing folder."""
     outputs = [f"--{kind}_out={into}" for kind in ("python", "pyi", "grpc_python")]
     protoc = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={HERE}", *outputs, "externalscaler.proto"]
     subprocess.run(protoc, check=True)
-    # protoc knows no packages: it would look for a top-level module.
+    # protoc ignores packages: it would import a top-level module.
     services = into / "externalscaler_pb2_grpc.py"
     text = services.read_text()
     if _ABSOLUTE not in text:

@@ -1,11 +1,11 @@
-{{/* `listen` of the configuration, as YAML: the one part of it that is the chart's. */}}
+{{/* `listen` of the configuration, as YAML: the chart writes this part. */}}
 {{- define "tidegate.listen" -}}
 {{- $listen := dict "http" (printf "%s:8080" .Values.listenHost) "grpc" (printf "%s:6000" .Values.listenHost) }}
 {{- with .Values.httpHosts }}
   {{- $_ := set $listen "http_hosts" . }}
 {{- end }}
 {{- if eq .Values.mode "hpa" }}
-  {{- /* Tidegate always listens for gRPC. Where KEDA does not ask, nobody outside of the pod may. */}}
+  {{- /* Tidegate always listens for gRPC. Without KEDA the port is reachable only inside the pod. */}}
   {{- $_ := set $listen "grpc" "127.0.0.1:6000" }}
 {{- end }}
 {{- if include "tidegate.tls" . }}

@@ -1,6 +1,6 @@
-{{/* The metrics API: which groups are on, their APIServices, and who may stand in the way. */}}
+{{/* The metrics API: the enabled groups, their APIServices, and conflicts with other providers. */}}
 
-{{/* The groups that are on, by name; each with the values' name of its switch and versions with their priorities. */}}
+{{/* The enabled groups by name; each with the key of its switch in the values, and its versions with their priorities. */}}
 {{- define "tidegate.metricsGroups" -}}
 {{- if .Values.metricsApi.external.enabled }}
 external.metrics.k8s.io: {switch: external, versions: {v1beta1: 100}}
@@ -10,28 +10,28 @@ custom.metrics.k8s.io: {switch: custom, versions: {v1beta2: 200, v1beta1: 100}}
 {{- end }}
 {{- end }}
 
-{{/* "yes" where any is on, else nothing. */}}
+{{/* "yes" if any is enabled, otherwise empty. */}}
 {{- define "tidegate.metricsApi" -}}
 {{- if or .Values.metricsApi.external.enabled .Values.metricsApi.custom.enabled }}yes{{ end }}
 {{- end }}
 
-{{/* The Service that an APIService forwards to, as namespace/name; nothing where it forwards to none. Takes the object. */}}
+{{/* The Service of an APIService as namespace/name; empty if it has none. Takes the object. */}}
 {{- define "tidegate.forwardsTo" -}}
 {{- with dig "spec" "service" dict . }}{{ .namespace }}/{{ .name }}{{ end }}
 {{- end }}
 
-{{/* Refuses an APIService that is there already and is somebody else's. Takes `root`, `switch` and `found`, the object. */}}
+{{/* Fails if the APIService exists and belongs to another provider. Takes `root`, `switch` and `found`, the object. */}}
 {{- define "tidegate.refuseAnothers" -}}
 {{- if .found }}
-{{- $whose := include "tidegate.forwardsTo" .found }}
+{{- $provider := include "tidegate.forwardsTo" .found }}
 {{- $ours := printf "%s/%s" .root.Release.Namespace (include "tidegate.fullname" .root) }}
-{{- if ne $whose $ours }}
-{{- fail (printf "metricsApi.%s.enabled: must be false: the APIService %s is there already and belongs to %s, and a cluster has one provider of it; remove that one first, or let it answer" .switch .found.metadata.name (default "the API server itself" $whose)) }}
+{{- if ne $provider $ours }}
+{{- fail (printf "metricsApi.%s.enabled: must be false: the APIService %s is there already and belongs to %s, and a cluster has one provider of it; remove that one first, or keep it as the provider" .switch .found.metadata.name (default "the API server itself" $provider)) }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* Takes `root` and `caBundle`: base64 of the PEM file of the CA, or nothing where cert-manager puts it in. */}}
+{{/* Takes `root` and `caBundle`: base64 of the CA's PEM file, or empty if cert-manager injects it. */}}
 {{- define "tidegate.apiServices" -}}
 {{- $root := .root }}
 {{- $caBundle := .caBundle }}

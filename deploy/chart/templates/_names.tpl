@@ -1,10 +1,10 @@
-{{/* Names and labels: what every object of the release shares. */}}
+{{/* Names and labels of all objects of the release. */}}
 
 {{- define "tidegate.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* A release that is called tidegate makes objects that are called tidegate. */}}
+{{/* The objects of a release with the name tidegate are called tidegate. */}}
 {{- define "tidegate.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -15,7 +15,7 @@
 {{- end }}
 {{- end }}
 
-{{/* What belongs to no namespace carries the release's namespace in its name: two releases may share theirs. */}}
+{{/* Names of cluster-scoped objects contain the release's namespace, because releases in several namespaces may have the same name. */}}
 {{- define "tidegate.clusterName" -}}
 {{- printf "%s-%s" .Release.Namespace (include "tidegate.fullname" .) }}
 {{- end }}

@@ -1,9 +1,9 @@
 {{/*
-Several replicas that answer as one: a Lease says which one leads, and the others ask it over TLS, with the certificate that
-every port shows. It must be good for clients too, and the authority may sign for others: the name is compared as well.
+Several replicas with the same decisions: a Lease names the leader, and the others fetch its decisions over TLS, with the
+certificate of all ports. It must be valid for clients too. Since the CA may sign other certificates, the name is checked.
 */}}
 
-{{/* "yes" where there is more than one replica, else nothing. */}}
+{{/* "yes" with more than one replica, otherwise empty. */}}
 {{- define "tidegate.peers" -}}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- if not (hasKey .Values.config "kubernetes") }}

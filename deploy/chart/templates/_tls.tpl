@@ -1,17 +1,17 @@
 {{/*
-TLS of the gRPC port, of the metrics API and between replicas: which Secrets there are, and where they lie.
+TLS of the gRPC port, of the metrics API and between replicas: the Secrets and their namespaces.
 
 The server's Secret (tls.crt, tls.key, ca.crt: the CA of gRPC's clients) is in the namespace of the release and is mounted;
-all ports show its certificate, which is for the Service.
-KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: there a ClusterTriggerAuthentication looks.
+all ports use its certificate, which is for the Service.
+KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace, where a ClusterTriggerAuthentication finds it.
 */}}
 
-{{/* "yes" where KEDA asks over TLS, else nothing. */}}
+{{/* "yes" if KEDA uses TLS, otherwise empty. */}}
 {{- define "tidegate.tls" -}}
 {{- if and (eq .Values.mode "keda") (ne .Values.tls.type "none") }}yes{{ end }}
 {{- end }}
 
-{{/* "yes" where any port shows a certificate, else nothing. */}}
+{{/* "yes" if any port uses a certificate, otherwise empty. */}}
 {{- define "tidegate.certificate" -}}
 {{- if or (include "tidegate.tls" .) (include "tidegate.metricsApi" .) (include "tidegate.peers" .) }}yes{{ end }}
 {{- end }}
@@ -24,7 +24,7 @@ KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: the
 {{- end }}
 {{- end }}
 
-{{/* Nothing where tls.type is existingSecret and no Secret is named for KEDA. */}}
+{{/* Empty if tls.type is existingSecret and no Secret is named for KEDA. */}}
 {{- define "tidegate.clientSecret" -}}
 {{- if eq .Values.tls.type "existingSecret" }}
 {{- .Values.tls.existingClientSecret }}
@@ -33,7 +33,7 @@ KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: the
 {{- end }}
 {{- end }}
 
-{{/* What a scalerAddress may call the host. An APIService calls it by the first. */}}
+{{/* Host names for a scalerAddress. An APIService uses the first. */}}
 {{- define "tidegate.hosts" -}}
 {{- $name := include "tidegate.fullname" . -}}
 {{- $namespace := .Release.Namespace -}}

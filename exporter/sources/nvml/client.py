@@ -75,7 +75,7 @@ class Nvml:
             return Failure(FailureKind.TIMEOUT, f"NVML: no answer of the driver within {self._timeout_s:g} s")
 
     async def close(self) -> None:
-        """Close the driver, whose kernel module cannot be unloaded before. Does nothing while the driver hangs."""
+        """Close the driver: before, its kernel module cannot be unloaded. Does nothing while the driver hangs."""
         if self._running:
             return
         with suppress(TimeoutError):

@@ -8,7 +8,7 @@ parsing and aggregation are those of every other page. Prometheus, Thanos, Mimir
 - `pages`: series to targets and their pages.                 - `discovery`: lists the targets; history.
 
 Worked example: Prometheus scraped `vllm:num_requests_waiting{model_name="m"} 3` from pod chat-0 at 1700000000.5 and
-nothing from chat-1, whose `up` is 0. A `PromqlTargets` for role PODS lists both pods; `Promql.fetch` of the first is
+nothing from chat-1, with an `up` of 0. A `PromqlTargets` for role PODS lists both pods; `Promql.fetch` of the first is
 `b'vllm:num_requests_waiting{model_name="m"} 3.0 1700000000500\n'`, of the second a `Failure(REFUSED, …)`.
 """
 

@@ -257,7 +257,7 @@ def _scrape_times(target: ScrapedTarget, newest: Sequence[tuple[PageLine, int]])
 
 
 def _is_gone(at: float, scraped_at: Sequence[float], until: float) -> bool:
-    """Whether a line whose newest sample is of the scrape `at` is missing from the later ones.
+    """Whether a line with its newest sample from the scrape `at` is missing from the later ones.
 
     A line with its own timestamps (an exporter's, another server's) belongs to no scrape, and stays.
     """

@@ -1,6 +1,6 @@
 """Defines queries for queues in Redis: their commands, and the URL of their page.
 
-A `Measure` is one command whose reply counts the waiting or the running jobs of one queue. A Celery queue is several
+A `Measure` is one command; its reply counts the waiting or the running jobs of one queue. A Celery queue is several
 lists, one per priority, with one name.
 
 Worked example: `RedisQuery(servers, lists=("jobs",), streams=(Stream("events", "workers"),))` has two measures,

@@ -55,8 +55,8 @@ def connect(servers: Servers) -> KeyReader:
 class RedisServer:
     """A connection to one server; requests are answered one after the other. Close it when done.
 
-    Passwords and certificates are read at each new connection, because they rotate. A connection that broke, or whose
-    request was cancelled, is closed: the next reply on it would belong to an earlier request.
+    Passwords and certificates are read at each new connection, because they rotate. A broken connection, or one with a
+    cancelled request, is closed: the next reply on it would belong to an earlier request.
     """
 
     def __init__(self, address: Address, access: Credentials, *, tls: bool, db: int = 0) -> None:

@@ -3,7 +3,7 @@
 A remembered head is recognized by its bytes, at its position or, through a table of hashes, at any other. A hash alone
 never decides anything. Numbers are read by `numbers`.
 
-Worked example: `a{x="1",y="2"} 5` is a SAMPLE whose head ends behind the brace; its hash is that of `a{y="2",x="1"}`.
+Worked example: `a{x="1",y="2"} 5` is a SAMPLE; its head ends behind the brace; its hash is that of `a{y="2",x="1"}`.
 After the response `a 1`, with `a` selected and `b` not, `follow` on `b 7`, `a 2` skips the first line and reads `2`.
 """
 
@@ -160,7 +160,7 @@ def _key(body, i, end):
 
 @njit
 def _pair(body, i, end, key, start, stop, spans, hashes, count):
-    """(kind, behind the value, hash) of a label whose `=` is at i and whose name is [start, stop) with hash `key`."""
+    """(kind, behind the value, hash) of a label with `=` at i and the name [start, stop) with hash `key`."""
     i = skip(body, i + 1, end)
     if i == end or body[i] != QUOTE:
         return BAD, end, U0
@@ -304,7 +304,7 @@ def survey(body, old, old_start, old_stop, old_kind, old_hash, start, stop, kind
 
 @njit
 def _type_name(body, i):
-    """Where the name begins in the TYPE comment whose hash is at i; -1 if it is another comment."""
+    """Where the name begins in the TYPE comment with its hash at i; -1 if it is another comment."""
     end = len(body)
     if not _is_type(body, i, end):
         return -1

@@ -210,7 +210,7 @@ def _time(body, i, end, openmetrics):
 
 @njit
 def _tail(body, i, end, openmetrics):
-    """(how it went, value, timestamp) of the sample whose head ends at i and whose line ends at `end`."""
+    """(how it went, value, timestamp) of the sample with its head's end at i and its line's end at `end`."""
     i = skip(body, i, end)
     if i == end or body[i] == HASH:
         return WRONG, nan, nan
@@ -258,7 +258,7 @@ def _simple_tail(body, i):
 
 @njit
 def measured(body, i, openmetrics):
-    """(where the line ends, how it went, value, timestamp) of a sample whose head ends at i."""
+    """(where the line ends, how it went, value, timestamp) of a sample with its head's end at i."""
     end, value = _simple_tail(body, i)
     if end != _NOT_SIMPLE:
         return end, READ, value, nan
@@ -269,7 +269,7 @@ def measured(body, i, openmetrics):
 
 @kernel(COUNT(BYTES, FLAG, OFFSETS, KINDS, NUMBERS, NUMBERS))
 def measure(body, openmetrics, stop, kind, value, at):
-    """Reads the numbers of every SAMPLE, whose head ends at `stop`. Returns how many turned out SLOW or BAD.
+    """Reads the numbers of every SAMPLE; its head ends at `stop`. Returns how many turned out SLOW or BAD.
 
     value, at: one per line, NaN if the line has none.
     """

@@ -42,7 +42,7 @@ class ExplainHandler:
 
     source:     None until the first decision.
     now:        POSIX seconds.
-    follows:    HOST:PORT of the leader whose Board this replica repeats; None if the Board is its own.
+    follows:    HOST:PORT of the leader, if this replica repeats its Board; None if the Board is its own.
     controller: the last step of the chain, what KEDA and the HPA do with the number; None if unknown.
     """
 

@@ -8,7 +8,7 @@ Without Kubernetes nothing shows what a ScaledObject looks like, so its metadata
 by `workload`, or by the ScaledObject's own name. No metadata names another namespace.
 
 Worked example: a stream is open for `ai/chat`, and the ScaledObject is edited. `take(registry)` ends the turn of
-`ai/chat`, and the stream calls `whose` again. A registry that says the same about `ai/chat` ends no turn. Without
+`ai/chat`, and the stream calls `authorize` again. A registry that says the same about `ai/chat` ends no turn. Without
 Kubernetes, ScaledObject `chat` in `team-a` with `workload: llama` speaks for `team-a/llama`, without it for
 `team-a/chat`; with `wrokload` its call gets `metadata.wrokload: unknown key; did you mean 'workload'? Known: workload`.
 """
@@ -127,7 +127,7 @@ class CallAuthorizer:
         return turn
 
 
-class BadMetadata(ValueError):  # noqa: N818 - named for whose fault it is
+class BadMetadata(ValueError):  # noqa: N818 - named after the side at fault
     """Metadata that a tenant must correct. bound: the rule; value: the value that broke it, if one did."""
 
     def __init__(self, key: str, bound: str, value: str | None = None) -> None:

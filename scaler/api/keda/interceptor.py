@@ -75,7 +75,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         """Waits until every stream has sent what it has to send, or `SETTLE_S` is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
-                await asyncio.sleep(0)  # streams whose turn has ended wake first
+                await asyncio.sleep(0)  # streams with an ended turn wake first
                 while not all(stream.waiting for stream in self._streams):  # noqa: ASYNC110 - once, for SETTLE_S at most
                     await asyncio.sleep(LOOK_S)
 

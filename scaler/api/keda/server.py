@@ -68,7 +68,7 @@ def _options(limits: GrpcLimits) -> tuple[tuple[str, int], ...]:
         ("grpc.server.max_pending_requests", limits.calls),
         ("grpc.server.max_pending_requests_hard_limit", limits.calls),
         ("grpc.max_receive_message_length", limits.message_bytes),
-        # KEDA sends no keepalive. Without ours the streams of an operator whose node is gone stay open for good.
+        # KEDA sends no keepalive. Without ours the streams of an operator on a lost node stay open forever.
         ("grpc.keepalive_time_ms", round(limits.ping_s * 1000)),
         ("grpc.keepalive_timeout_ms", round(limits.pong_s * 1000)),
         # Without this one gRPC waits 60 s for the answer, whatever the keepalive's own timeout says.

@@ -1,7 +1,7 @@
 """Authenticates and authorizes callers of the metrics API: the front proxy, else a token; then RBAC.
 
-A request that the API server forwards carries its user in headers. They count only on a connection whose client
-certificate was verified against the front proxy's CA and has an allowed name; the ConfigMap
+A request that the API server forwards carries its user in headers. They count only on a connection with a
+client certificate that is of the front proxy's CA and has an allowed name; the ConfigMap
 `kube-system/extension-apiserver-authentication` has both. Any other caller shows a bearer token, which a TokenReview
 resolves. A SubjectAccessReview decides what a user may read; members of `system:masters` may read everything, as
 everywhere in Kubernetes. Both results are cached for 10 s. While the API server is unreachable, the call gets 503.
@@ -135,7 +135,7 @@ def _denied(user: User, access: AccessRequest, verdict: AccessVerdict) -> str:
     )
 
 
-class BadFrontProxy(ValueError):  # noqa: N818 - named for whose fault it is
+class BadFrontProxy(ValueError):  # noqa: N818 - named after the side at fault
     """The ConfigMap is invalid; the message names the key."""
 
 

@@ -25,7 +25,7 @@ _EXISTENCE = re.compile(rf"(!?)\s*({_KEY})", re.ASCII)
 LONGEST = 4096  # characters
 
 
-class BadSelector(ValueError):  # noqa: N818 - named for whose fault it is
+class BadSelector(ValueError):  # noqa: N818 - named after the side at fault
     """Not a selector; the message has the invalid part."""
 
 

@@ -53,7 +53,7 @@ class Settings:
     warnings: tuple[str, ...]
 
 
-class UnusableConfig(Exception):  # noqa: N818 - named for whose fault it is
+class UnusableConfig(Exception):  # noqa: N818 - named after the side at fault
     """The configuration is invalid; `lines` are its errors."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 Worked example: without permission to write Events there is a failure "permission: create, patch events.events.k8s.io",
 and its remedy is the rule to add to a Role. `kubernetes: {namespaces: [ai]}` needs, among others, `Permission("",
-"pods", ("list", "watch"), "ai")`, whose `rule()` is 'apiGroups [""], resources ["pods"], verbs ["list", "watch"]'.
+"pods", ("list", "watch"), "ai")`; its `rule()` is 'apiGroups [""], resources ["pods"], verbs ["list", "watch"]'.
 """
 
 from __future__ import annotations

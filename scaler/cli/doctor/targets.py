@@ -154,7 +154,7 @@ def check_samples(name: str, samples: Samples, now: float, fresh_s: float) -> Ch
 
 
 async def _check_clocks(targets: Sequence[Target], clock: Clock) -> list[Check]:
-    """Checks of those hosts whose clock is off, by one request to each; one check if none is."""
+    """Checks of the hosts with a wrong clock, by one request to each; one check if all are right."""
     hosts: dict[str, str] = {}
     for target in targets:
         if target.url.startswith(("http://", "https://")):

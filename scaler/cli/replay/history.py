@@ -7,7 +7,7 @@ scraped at all: no samples and a server that was down are not the same. If the s
 pods, Tidegate's own counters are used: each process of Tidegate counts while it leads, so each is one source.
 
 Worked example: `await from_prometheus(HistoryRequest("http://p:9090", WorkloadKey("ai", "chat"), since=now - 7 * 86400,
-until=now))` is a trace "ai/chat", whose second 0 is a week ago or the begin of the server's retention.
+until=now))` is a trace "ai/chat"; its second 0 is a week ago or the begin of the server's retention.
 """
 
 from __future__ import annotations

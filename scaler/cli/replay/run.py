@@ -40,7 +40,7 @@ MOST_REPLICAS = 512
 Progress = Callable[[str, float], None]
 
 
-class BadReplayRequest(ValueError):  # noqa: N818 - named for whose fault it is
+class BadReplayRequest(ValueError):  # noqa: N818 - named after the side at fault
     """The request is invalid; the message begins with the option."""
 
 

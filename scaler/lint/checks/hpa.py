@@ -97,7 +97,7 @@ def metric_type(scaler: Autoscaler, _context: LintContext) -> Iterator[Finding]:
         elif one.target is not None and one.target != 1.0:
             at = (*section, "averageValue")
             yield Finding(
-                at, f"must be 1 for {OUR_METRIC}, whose value is a number of replicas", rule=rules.METRIC_TYPE
+                at, f"must be 1 for {OUR_METRIC}, since its value is a number of replicas", rule=rules.METRIC_TYPE
             )
 
 

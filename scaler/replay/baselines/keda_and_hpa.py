@@ -59,7 +59,7 @@ def whole(scaler: Scaler, observation: Observation) -> hpa.WholeMetric:
 
 
 class KedaAndHpa:
-    """The two controllers around one scaler. metric: how the HPA is told the number; `average` or `whole`."""
+    """The two controllers around one scaler. metric: how the HPA gets the number; `average` or `whole`."""
 
     def __init__(
         self,

@@ -118,7 +118,7 @@ class Buckets:
 
 
 class Knative:
-    """One revision whose single container has no limit of its own."""
+    """One revision with a single container without a limit."""
 
     every_s = TICK_S
 

@@ -154,9 +154,8 @@ class Tidegate:
 class _Past:
     """Runs the production's `ConstraintSource` on the idle times and starts of one workload.
 
-    looks_again_at: seconds of the load until when a sleeper need not be looked at: a start begins in advance of the
-    next
-                request, or nobody would have looked for so long that the rest's end would be unknown.
+    looks_again_at: seconds of the load until which a sleeping workload needs no look: then a start in advance of the
+                next request begins, or the end of the rest would become unknown after so long without a look.
     """
 
     def __init__(self, specs: Specs, teaching: KeepWarmConfig) -> None:
@@ -188,8 +187,8 @@ class _Past:
 
 
 class _Rings:
-    """`signals.Signals` for one workload that is seen once per interval: its rings, its kernel, without its search for
-    whose ring is whose, which took half of all the time.
+    """`signals.Signals` for one workload that is seen once per interval: its rings and its kernel, without the
+    look-up of rings, which took half of the time.
     """
 
     def __init__(self, smoothing: HalfLives) -> None:

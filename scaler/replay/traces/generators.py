@@ -71,7 +71,7 @@ def _poisson(rate: Floats, rng: np.random.Generator) -> Floats:
     due = np.concatenate([[0.0], np.cumsum(rate) * RESOLUTION_S])
     _bounded(due[-1])
     drawn = np.sort(rng.uniform(0.0, due[-1], rng.poisson(due[-1]))) if due[-1] > 0.0 else np.zeros(0)
-    # Where nobody comes `due` stands still: interp would put an arrival at either end, and both are right.
+    # Without arrivals `due` is constant: interp would put an arrival at either end, and both are right.
     arrivals: Floats = np.interp(drawn, due, np.arange(len(due)) * RESOLUTION_S)
     return arrivals
 

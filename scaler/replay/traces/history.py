@@ -4,12 +4,12 @@ It knows counters of sources (pods) at moments that are evenly apart, and which 
 engine counts what is finished, so a request arrives here when it was finished: late by as long as its answer took.
 
 What counters say, and what they do not:
-- Of sources that are there at the beginning only what they count from then on is known. Whoever comes later began at
-  zero; whoever falls was restarted, and counts from zero again.
+- Of sources that are there at the beginning only what they count from then on is known. A later source began at
+  zero; a falling counter was reset by a restart, and counts from zero again.
 - What was counted between two looks that are far apart (a failed scrape, a server that was down) is spread evenly over
   the time between: how much is known, when is not. What pods counted that did not outlive such a gap is not known at
   all, so gaps are said, and are not taken for silence.
-- A workload whose pods are all gone while the server scrapes others was at zero: that is silence.
+- A workload without any pod while the server scrapes others was at zero: that is silence.
 
 Within a step requests are spread by chance, and have the step's mean lengths; tokens of a step in which nothing was
 finished belong to whatever is finished next. Sums are kept to the token.

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from ..columns import Mask, Trace
 
 MOST_TOKENS = 1e9  # of one request: a larger number is a time or a hash, and not a count of tokens
-MOST_REQUESTS = 50_000_000  # of one load: more would fill the memory, and nobody waits for the replay
+MOST_REQUESTS = 50_000_000  # of one load: more would fill the memory, and the replay would take too long
 _GZIP = b"\x1f\x8b"
 _ENDINGS = (".gz", ".csv", ".jsonl", ".json", ".npz", ".txt")
 

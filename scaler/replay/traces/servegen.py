@@ -2,7 +2,7 @@
 
 ServeGen (alibaba/ServeGen, data/CATEGORY/MODEL) has two files for each client of a production model:
 `chunk-N-trace.csv`, a line per window of 10 minutes (`second,requests/s,cv,Gamma|Weibull,shape,scale`; no name and
-rate 0 where nobody came), and `chunk-N-dataset.json`, every few hours the distribution of prompt and answer lengths.
+rate 0 without arrivals), and `chunk-N-dataset.json`, every few hours the distribution of prompt and answer lengths.
 In a window exactly as many requests come as were measured; the gaps between them are drawn from the window's own
 distribution and stretched to fill it, as ServeGen's `construct.py` does. Lengths are drawn independently. Each window
 of each client draws from a seed of its own: one more client, or a shorter part, changes none of the others. Images and
@@ -145,7 +145,7 @@ def _windows(path: Path) -> tuple[list[Window], str]:
                                           f"line before, got {text[:60]!r}")  # fmt: skip
     if not windows:
         raise BadLoad(first_bad or f"{path}: has no window")
-    # A window lasts as long as they do; where the next is missing nobody knows what came.
+    # A window lasts as long as the median of all; if the next one is missing, its load is unknown.
     width = float(np.median(np.diff([window.at for window in windows]))) if len(windows) > 1 else WIDTH_S
     ends = [min(window.at + width, after.at) for window, after in pairwise(windows)]
     windows = [window._replace(end=end) for window, end in zip(windows, [*ends, windows[-1].at + width], strict=True)]

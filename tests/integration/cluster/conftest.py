@@ -1,7 +1,7 @@
-"""A cluster on loopback (its API, its engines, its exporters), the real daemon in it, and KEDA in front of that.
+"""A cluster on loopback (API, engines, exporters), the real daemon in it, and KEDA's client in front.
 
-The daemon and the cluster live as long as all storyboards; each storyboard has a namespace of its own. One that
-disturbs everybody (the API server goes away, the configuration changes) has both to itself.
+The daemon and the cluster live for the whole session; each test has its own namespace. Tests that disturb all workloads
+(API server away, configuration changed) have a separate daemon and cluster.
 """
 
 from contextlib import contextmanager
@@ -9,12 +9,11 @@ from contextlib import contextmanager
 import grpc.aio
 import pytest
 
+from tests.fakes.daemon import running
+from tests.fakes.keda import Keda
 from tests.fakes.kubernetes import serving_in_thread, write_kubeconfig
-
-from .keda import Keda
-from .pages import serving_pages
-from .place import Place, namespace_of
-from .process import running
+from tests.fakes.targets import serving_targets
+from tests.fakes.tenant import Tenant, namespace_of
 
 CONFIG = """\
 listen: {{http: "127.0.0.1:0", grpc: "127.0.0.1:0"}}
@@ -28,37 +27,37 @@ kubernetes: {{kubeconfig: {kubeconfig}, blind_after: {blind_after}}}
 
 
 class Cluster:
-    """Its API, and who has pages in it. config: the text of a configuration that asks it."""
+    """The cluster's API and metrics targets. config: the text of a configuration that connects to it."""
 
-    def __init__(self, fake, pages, kubeconfig):
-        self.fake, self.pages, self.kubeconfig = fake, pages, kubeconfig
-        pages.open(pages.new_address())  # chooses the port
+    def __init__(self, fake, targets, kubeconfig):
+        self.fake, self.targets, self.kubeconfig = fake, targets, kubeconfig
+        targets.open(targets.new_address())  # chooses the port
 
     def config(self, more="", *, hold="60s", impute_after="1s", blind_after="60s"):
         settings = {"hold": hold, "impute_after": impute_after, "blind_after": blind_after}
         return CONFIG.format(kubeconfig=self.kubeconfig, **settings) + more
 
-    def place(self, name):
-        return Place(name, self.fake, self.pages)
+    def tenant(self, name):
+        return Tenant(name, self.fake, self.targets)
 
 
 @pytest.fixture(scope="session")
 def new_cluster(tmp_path_factory):
-    """`with new_cluster() as cluster`: one with nothing in it."""
+    """`with new_cluster() as cluster`: an empty cluster."""
 
     @contextmanager
-    def made():
+    def create():
         kubeconfig = tmp_path_factory.mktemp("cluster") / "kubeconfig"
-        with serving_pages() as pages, serving_in_thread() as fake:
-            yield Cluster(fake, pages, write_kubeconfig(kubeconfig, fake.url))
+        with serving_targets() as targets, serving_in_thread() as fake:
+            yield Cluster(fake, targets, write_kubeconfig(kubeconfig, fake.url))
 
-    return made
+    return create
 
 
 @pytest.fixture(scope="session")
 def cluster(new_cluster):
-    with new_cluster() as made:
-        yield made
+    with new_cluster() as created:
+        yield created
 
 
 OBSERVED = """
@@ -70,20 +69,20 @@ workloads:
 
 @pytest.fixture(scope="session")
 def tidegate(cluster, tmp_path_factory):
-    """The daemon that all who disturb nobody share."""
+    """The daemon shared by all tests that disturb no other workload."""
     folder = tmp_path_factory.mktemp("tidegate")
     config = folder / "config.yaml"
-    config.write_text(cluster.config(OBSERVED.format(port=cluster.pages.port)), encoding="utf-8")
+    config.write_text(cluster.config(OBSERVED.format(port=cluster.targets.port)), encoding="utf-8")
     with running(config, folder / "log") as daemon:
         yield daemon
 
 
 @pytest.fixture
-def place(cluster, request):
-    """A namespace of this storyboard alone."""
-    made = cluster.place(namespace_of(request.node.name))
-    yield made
-    made.clear()
+def tenant(cluster, request):
+    """A namespace for this test alone."""
+    created = cluster.tenant(namespace_of(request.node.name))
+    yield created
+    created.clear()
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""One replica of several, as `tidegate run` would start it, but on a clock that is off and with a Lease that is short.
+"""One replica of several, as `tidegate run` starts it, but with an offset clock and a short Lease.
 
     python tests/integration/cluster/replica.py CONFIG OFFSET_S
 
-Only tests want either, so neither is an option of the command.
+Only tests need these, so they are no options of the command.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from scaler.daemon import Daemon
 from scaler.ha.election import Terms
 from scaler.logs import configure
 
-# As far apart as the real ones (15, 10 and 2 s), and a test's worth of waiting.
+# In the proportion of the real terms (15, 10 and 2 s), but short enough for a test.
 TERMS = Terms(lease_s=3.0, renew_s=2.0, retry_s=0.3)
 
 
@@ -32,6 +32,6 @@ async def serve(config, offset_s):
 
 
 if __name__ == "__main__":
-    told = load(sys.argv[1])
-    configure(told.log.format, told.log.level)
-    asyncio.run(serve(told, float(sys.argv[2])))
+    config = load(sys.argv[1])
+    configure(config.log.format, config.log.level)
+    asyncio.run(serve(config, float(sys.argv[2])))

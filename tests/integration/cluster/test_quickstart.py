@@ -1,7 +1,7 @@
-"""docs/tutorials/quickstart.md, played: its ScaledObject and its values, a real Redis, the real daemon, and KEDA
-asking.
+"""docs/tutorials/quickstart.md, end to end: its ScaledObject and values, a real Redis, the real daemon, and KEDA's
+calls.
 
-Times are shorter than the page's, and nothing else is different.
+Only the times are shorter than in the tutorial.
 """
 
 from contextlib import asynccontextmanager
@@ -12,9 +12,8 @@ import yaml
 
 from tests.docs.pages import ROOT
 from tests.exporter.sources.redis.conftest import Process, free_ports
-
-from .keda import Keda
-from .process import running
+from tests.fakes.daemon import running
+from tests.fakes.keda import Keda
 
 FOLDER = ROOT / "deploy/quickstart"
 SCALED = next(each for each in yaml.safe_load_all((FOLDER / "jobs.yaml").read_text()) if each["kind"] == "ScaledObject")
@@ -22,7 +21,7 @@ NAMESPACE, NAME = SCALED["metadata"]["namespace"], SCALED["metadata"]["name"]
 
 
 def configuration(cluster, redis_port):
-    """The page's, with where this test's Redis is, and quick."""
+    """The tutorial's configuration with the address of this test's Redis and short times."""
     values = yaml.safe_load((FOLDER / "values.yaml").read_text())["config"]
     (workload,) = values["workloads"]
     workload["gateway"]["redis"]["url"] = f"redis://127.0.0.1:{redis_port}"
@@ -44,31 +43,31 @@ async def redis(debian_tool, tmp_path):
 def daemon(cluster, redis, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(configuration(cluster, redis.port), encoding="utf-8")
-    with running(config, tmp_path / "log") as made:
-        yield made
+    with running(config, tmp_path / "log") as daemon:
+        yield daemon
 
 
 @asynccontextmanager
-async def asking(daemon):
+async def connected(daemon):
     async with grpc.aio.insecure_channel(daemon.grpc) as channel:
         yield Keda(channel)
 
 
-async def test_the_quick_start_goes_to_zero_and_back_as_its_page_says(cluster, redis, daemon):
-    place = cluster.place(NAMESPACE)
-    place.put(SCALED)
-    worker = place.deployment(NAME, wanted=1)
+async def test_quickstart_scales_to_zero_and_back(cluster, redis, daemon):
+    tenant = cluster.tenant(NAMESPACE)
+    tenant.put(SCALED)
+    worker = tenant.deployment(NAME, wanted=1)
     first = worker.pod(listening=False)
-    async with asking(daemon) as keda:
-        # 5. Nobody wants the first worker: kept warm, then asleep, and it may be, because the list is there.
+    async with connected(daemon) as keda:
+        # 5. The first worker has no work: kept warm, then asleep, which is allowed because the list exists.
         await keda.until((0, False), SCALED)
         entry = await daemon.until(lambda entry: entry["reason"] == "asleep", NAMESPACE, NAME)
         assert entry["evidence"]["wake_source"].startswith("the queue on redis://")
         worker.scale(0)
-        first.ends()
+        first.remove()
         await daemon.until_evidence(NAMESPACE, NAME, replicas_wanted=0, replicas_ready=0)
 
-        # 6. Ten jobs at four a worker are three workers, and KEDA hears of it by the stream.
+        # 6. Ten jobs at four per worker need three workers, and KEDA receives it over the stream.
         async with keda.pushes(SCALED) as pushed:
             assert await pushed() is False
             await redis.client.rpush("jobs", *range(10))
@@ -76,7 +75,7 @@ async def test_the_quick_start_goes_to_zero_and_back_as_its_page_says(cluster, r
         await keda.until((3, True), SCALED)
         await daemon.until(lambda entry: entry["reason"] == "queued", NAMESPACE, NAME)
 
-        # KEDA starts one, which loads; then it is ready, and two more are there.
+        # KEDA starts one worker, which loads; then it is ready, and two more follow.
         worker.scale(1)
         pods = [worker.pod(listening=False, ready=False)]
         await daemon.until(lambda entry: entry["reason"] == "loading", NAMESPACE, NAME)
@@ -84,14 +83,14 @@ async def test_the_quick_start_goes_to_zero_and_back_as_its_page_says(cluster, r
         pods[0].put(ready=True)
         pods += [worker.pod(listening=False) for _ in range(2)]
 
-        # Each takes a job: what is in hand counts as what waits does.
+        # Each worker takes a job: work in hand counts like waiting work.
         for _ in pods:
             await redis.client.lmove("jobs", "doing", "LEFT", "RIGHT")
         await daemon.until(lambda entry: entry["reason"] == "serving", NAMESPACE, NAME)
         await daemon.until_evidence(NAMESPACE, NAME, waiting=7.0, running=3.0)
         assert await keda.answer(SCALED) == (3, True)
 
-        # Both lists are empty: it falls, and falls asleep.
+        # Both lists are empty: the number falls to zero.
         await redis.client.delete("jobs", "doing")
         await keda.until((0, False), SCALED)
-    place.clear()
+    tenant.clear()

@@ -1,17 +1,16 @@
-"""The real daemon as a subprocess, pages that can be told to misbehave, and a client that asks as KEDA does."""
+"""The real daemon as a process, targets with failures on request, and a client with KEDA's calls."""
 
 import asyncio
 import json
 import signal
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import aiohttp
 import grpc
 import grpc.aio
 import pytest
-from aiohttp import web
 
 from exporter.clock import WallClock
 from scaler.api.keda import externalscaler_pb2 as pb
@@ -19,9 +18,11 @@ from scaler.api.keda import externalscaler_pb2_grpc as rpc
 from scaler.config import parse
 from scaler.daemon import Daemon
 from tests.fakes.ports import free_ports
+from tests.fakes.targets import serving_named_targets
+from tests.fakes.waiting import until
 from tests.fakes.warm import WarmProcess
 
-# A cold start compiles the kernels: about 15 s on two slow cores. Everything after it is quick.
+# A cold start compiles the kernels: about 15 s on two slow cores. Later starts are quick.
 START_S = 120.0
 SOON_S = 20.0
 
@@ -42,72 +43,15 @@ def epp_page(queued=0, ready=1):
     ).encode()
 
 
-@dataclass
-class Page:
-    """One page of a loopback server; set `body`, or `behaviour` to "error", "hang", "endless" or "closed"."""
-
-    body: bytes = b""
-    behaviour: str = "ok"
-    asked: int = 0
-    release: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def answer(self, request):
-        self.asked += 1
-        if self.behaviour == "error":
-            return web.Response(status=500, text="no")
-        if self.behaviour == "hang":
-            await self.release.wait()
-        if self.behaviour == "closed":
-            request.transport.abort()
-        if self.behaviour == "endless":
-            return await self._endless(request)
-        return web.Response(body=self.body)
-
-    async def _endless(self, request):
-        response = web.StreamResponse()
-        await response.prepare(request)
-        try:
-            while True:
-                await response.write(b'vllm:num_requests_waiting{model_name="m"} 1\n' * 1000)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        return response
-
-
 @pytest.fixture
-async def pages():
-    """Pages by name, served on loopback: `pages["engine"].body = …`; `pages.url("engine")`."""
-
-    class Pages(dict):
-        port = 0
-
-        def __missing__(self, name):
-            self[name] = Page()
-            return self[name]
-
-        def url(self, name):
-            return f"http://127.0.0.1:{self.port}/{name}"
-
-    served = Pages()
-    app = web.Application()
-
-    async def answer(request):
-        return await served[request.match_info["name"]].answer(request)
-
-    app.router.add_get("/{name}", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    served.port = runner.addresses[0][1]
-    yield served
-    for page in served.values():
-        page.release.set()
-    await runner.cleanup()
+async def targets():
+    """Targets by name on loopback: `targets["engine"].body = …`; `targets.url("engine")`."""
+    async with serving_named_targets() as served:
+        yield served
 
 
-class Asker:
-    """Calls as KEDA makes them."""
+class KedaCalls:
+    """KEDA's calls, with the metadata of one trigger."""
 
     def __init__(self, channel):
         self.stub = rpc.ExternalScalerStub(channel)
@@ -133,31 +77,32 @@ class Asker:
             return error.code()
 
     async def until(self, wanted, name="chat"):
-        """Ask until the answer is as wanted; returns every different answer on the way."""
-        seen = []
-        async with asyncio.timeout(SOON_S):
-            while True:
-                answer = await self.answer(name)
-                if not seen or seen[-1] != answer:
-                    seen.append(answer)
-                if answer == wanted:
-                    return seen
-                await asyncio.sleep(0.02)
+        """Poll until the answer is as wanted; returns each change of the answer on the way."""
+        answers = []
+
+        async def poll():
+            answer = await self.answer(name)
+            if not answers or answers[-1] != answer:
+                answers.append(answer)
+            return answer
+
+        await until(poll, lambda answer: answer == wanted)
+        return answers
 
 
 @dataclass
 class Running:
-    """A daemon that runs."""
+    """A running daemon."""
 
     process: WarmProcess
     http: str
     grpc: str
-    ask: Asker
+    ask: KedaCalls
     config: object
-    complaints: str = ""  # on standard error, once it has ended
+    stderr: str = ""  # set when the process has ended
 
     async def kill(self):
-        """As the kernel does when memory is short: it gets to know nothing of it."""
+        """SIGKILL, as from the kernel's OOM killer."""
         self.process.kill()
         await asyncio.to_thread(self.process.wait, SOON_S)
 
@@ -170,13 +115,12 @@ class Running:
         return next(w for w in document["workloads"] if w["workload"]["name"] == name)
 
     async def until_metric(self, line):
-        """Wait until /metrics has a line that starts so."""
-        async with asyncio.timeout(SOON_S):
-            while True:
-                text = (await self.get("/metrics"))[1]
-                if any(each.startswith(line) for each in text.splitlines()):
-                    return text
-                await asyncio.sleep(0.02)
+        """Wait until /metrics has a line with this prefix; returns the whole text."""
+
+        async def metrics():
+            return (await self.get("/metrics"))[1]
+
+        return await until(metrics, lambda text: any(each.startswith(line) for each in text.splitlines()))
 
 
 @pytest.fixture
@@ -192,7 +136,7 @@ def daemon(tmp_path):
         http, grpc_port = free_ports(2)
         config.write_text(
             f'listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc_port}"}}\n'
-            # Fresh for 1.5 s: a busy machine may well be late by half a second.
+            # Fresh for 1.5 s: a busy machine may be late by half a second.
             "scrape: {interval: 0.3s, timeout: 0.3s, body_limit: 64KiB}\n"
             f"freshness: {{intervals: 5, hold: {hold}}}\ntick: 0.1s\n{top}\nworkloads:\n{workloads}"
         )
@@ -202,26 +146,28 @@ def daemon(tmp_path):
         running = None
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
-                running = Running(process, f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc_port}", Asker(channel), config)
+                running = Running(
+                    process, f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc_port}", KedaCalls(channel), config
+                )
                 await _ready(running, log)
                 yield running
         finally:
             process.terminate()
             await asyncio.to_thread(process.wait, SOON_S)
-            complaints = log.read_text(encoding="utf-8")
+            stderr = log.read_text(encoding="utf-8")
             if running is not None:
-                running.complaints = complaints
-        assert process.returncode in {0, -signal.SIGKILL}, complaints
-        assert "Traceback" not in complaints, complaints
+                running.stderr = stderr
+        assert process.returncode in {0, -signal.SIGKILL}, stderr
+        assert "Traceback" not in stderr, stderr
 
     return run
 
 
 @pytest.fixture
 def in_process():
-    """`async with in_process(configuration, **more_of_Daemon) as ask:` a daemon in this process, to be broken by hand.
+    """`async with in_process(configuration, **arguments) as ask:` a daemon in this process, for fault injection.
 
-    ask: an Asker; ask.metrics(): the lines of /metrics.
+    arguments: of Daemon. ask: KedaCalls; ask.metrics(): the lines of /metrics.
     """
 
     @asynccontextmanager
@@ -235,7 +181,7 @@ def in_process():
                 await asyncio.wait([running, listening], return_when=asyncio.FIRST_COMPLETED)
             ports = listening.result()
             async with grpc.aio.insecure_channel(f"127.0.0.1:{ports.grpc}") as channel:
-                ask = Asker(channel)
+                ask = KedaCalls(channel)
                 ask.metrics = partial(_lines, f"http://127.0.0.1:{ports.http}/metrics")
                 yield ask
         finally:

@@ -2,8 +2,8 @@
 
     python tests/integration/daemon/stuck.py run -c CONFIG
 
-SIGUSR1: the event loop no longer reads what gRPC's threads hand over, so connections stay open and calls wait, as where
-a process stands still. SIGUSR2: the server ends, so its port refuses connections. Ticks go on either way.
+SIGUSR1: the event loop stops reading what gRPC's threads hand over, so connections stay open and calls wait, as in a
+stopped process. SIGUSR2: the server ends, so its port refuses connections. Ticks continue either way.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ import signal
 from scaler.api import servers
 from scaler.cli import main
 
-made = servers.keda
+start_server = servers.keda
 
 
 def keda(*arguments):
-    server, loop = made(*arguments), asyncio.get_running_loop()
+    server, loop = start_server(*arguments), asyncio.get_running_loop()
 
     def hang():
         for key in list(loop._selector.get_map().values()):

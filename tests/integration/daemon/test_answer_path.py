@@ -1,4 +1,4 @@
-"""/livez speaks of the answers that KEDA gets, not only of the decisions behind them."""
+"""/livez covers the gRPC server, not only the ticks."""
 
 import asyncio
 import signal
@@ -11,9 +11,9 @@ SOON_S = 20.0
 
 
 @pytest.fixture
-def workload(pages, vllm):
-    pages["engine"].body = vllm(running=20)
-    return f'- {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{pages.url("engine")}"}}}}\n'
+def workload(targets, vllm):
+    targets["engine"].body = vllm(running=20)
+    return f'- {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{targets.url("engine")}"}}}}\n'
 
 
 @pytest.mark.parametrize("broken", [signal.SIGUSR1, signal.SIGUSR2], ids=["hangs", "ended"])
@@ -26,17 +26,17 @@ async def test_livez_fails_while_ticks_go_on_when_grpc_does_not_answer(daemon, w
         assert text.startswith("[+] ticks ok\n[-] answers: the gRPC server did not answer the last ")
         assert (await running.get("/readyz"))[0] == 503
         ticks = sweeps(await until(running, "/metrics"))
-        await until(running, "/metrics", is_so=lambda page: sweeps(page) > ticks)
+        await until(running, "/metrics", is_so=lambda text: sweeps(text) > ticks)
         await running.kill()  # as the kubelet does
 
 
-async def test_checks_of_the_answers_are_not_in_the_metrics_of_calls(daemon, workload):
+async def test_livez_checks_are_not_in_the_metrics_of_grpc_calls(daemon, workload):
     async with daemon(workload) as running:
         await running.ask.until((2, True))
-        # 50 ticks take 5 s, in which checks are made.
-        page = await until(running, "/metrics", is_so=lambda page: sweeps(page) > 50)
-        assert 'method="GetMetrics"' in page
-        assert 'method="Check"' not in page
+        # 50 ticks take 5 s, in which checks run.
+        text = await until(running, "/metrics", is_so=lambda text: sweeps(text) > 50)
+        assert 'method="GetMetrics"' in text
+        assert 'method="Check"' not in text
 
 
 async def until(running, path, status=200, is_so=bool):
@@ -48,6 +48,6 @@ async def until(running, path, status=200, is_so=bool):
             await asyncio.sleep(0.02)
 
 
-def sweeps(page):
+def sweeps(text):
     name = "tidegate_tick_duration_seconds_count "
-    return next(float(line.removeprefix(name)) for line in page.splitlines() if line.startswith(name))
+    return next(float(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name))

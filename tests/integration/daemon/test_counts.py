@@ -1,4 +1,4 @@
-"""What the cluster says of pods and what it says of replicas is one thing: no answer mixes two moments."""
+"""Pods and replica counts of the cluster belong together: no decision mixes two moments."""
 
 from dataclasses import dataclass
 
@@ -33,18 +33,18 @@ workloads:
 
 @dataclass
 class Pods:
-    """Who lists the workload's pods."""
+    """The discovery of the workload's pods."""
 
     owner: WorkloadKey = CHAT
 
 
 class Scene:
-    """time: POSIX seconds. wanted: what the cluster says now; every pod that is wanted is ready."""
+    """time: POSIX seconds. wanted: spec.replicas in the cluster; every wanted pod is ready."""
 
     def __init__(self, pages):
         self.time, self.wanted = 1000.0, 0
         self.publisher = Publisher([CHAT])
-        around = LoopContext(
+        context = LoopContext(
             clock=self,
             pages=pages,
             publisher=self.publisher,
@@ -52,9 +52,9 @@ class Scene:
             self_metrics=SelfMetrics(CollectorRegistry()),
             on_tick=lambda now: None,
             promql=Promql(pages),
-            on_registry=lambda census: None,
+            on_registry=lambda registry: None,
         )
-        self.works = ControlLoop(configuration(CONFIG, "config.yaml")[0], around)
+        self.control_loop = ControlLoop(configuration(CONFIG, "config.yaml")[0], context)
 
     def now(self):
         return self.time
@@ -62,25 +62,25 @@ class Scene:
     def count(self, workload, now):
         return ReplicaCount(self.wanted, self.wanted, now, existing=self.wanted)
 
-    def becomes(self, wanted):
-        """KEDA has set so many, and its pod is there, or is no more."""
+    def set_wanted(self, wanted):
+        """KEDA has set spec.replicas, and its pod exists, or no longer does."""
         self.wanted = wanted
-        self.works._listed(Pods(), Listing((ENGINE,) if wanted else ()))
+        self.control_loop._listed(Pods(), Listing((ENGINE,) if wanted else ()))
         if not wanted:
-            self.works._retired(ENGINE)
+            self.control_loop._retired(ENGINE)
 
-    def hear(self, target, text):
-        self.works._landed(
+    def land(self, target, text):
+        self.control_loop._landed(
             [ScrapeResult(target, self.time, 0.1, Reader(target.kind).read(parse(text.encode()), self.time))]
         )
 
-    def hear_gateway(self):
-        self.hear(GATEWAY, 'inference_extension_flow_control_queue_size{inference_pool="p"} 0\n')
+    def land_gateway(self):
+        self.land(GATEWAY, 'inference_extension_flow_control_queue_size{inference_pool="p"} 0\n')
 
-    def hear_engine(self):
-        self.hear(ENGINE, 'vllm:num_requests_waiting{model_name="m"} 0\nvllm:num_requests_running{model_name="m"} 0\n')
+    def land_engine(self):
+        self.land(ENGINE, 'vllm:num_requests_waiting{model_name="m"} 0\nvllm:num_requests_running{model_name="m"} 0\n')
 
-    def answer(self):
+    def decision(self):
         decision = self.publisher.get(CHAT)
         return None if decision is None else (decision.replicas, str(decision.reason))
 
@@ -92,48 +92,48 @@ async def scene():
     await pages.close()
 
 
-def test_a_page_that_lands_between_the_end_of_the_last_pod_and_the_tick_wakes_nobody(scene):
-    scene.becomes(1)
+def test_gateway_response_between_the_end_of_the_last_pod_and_the_tick_wakes_no_workload(scene):
+    scene.set_wanted(1)
     for _ in range(60):
         scene.time += 5.0
-        scene.hear_engine()
-        scene.hear_gateway()
-        scene.works.tick(scene.time)
-    assert scene.answer() == (0, "asleep")
+        scene.land_engine()
+        scene.land_gateway()
+        scene.control_loop.tick(scene.time)
+    assert scene.decision() == (0, "asleep")
 
     scene.time += 0.5
-    scene.becomes(0)
-    scene.hear_gateway()
+    scene.set_wanted(0)
+    scene.land_gateway()
 
-    assert scene.answer() == (0, "asleep")
+    assert scene.decision() == (0, "asleep")
 
 
-def test_a_page_that_lands_before_the_first_tick_wakes_nobody_who_is_at_zero(scene):
-    scene.becomes(0)
-    scene.hear_gateway()
+def test_gateway_response_before_the_first_tick_wakes_no_workload_at_zero(scene):
+    scene.set_wanted(0)
+    scene.land_gateway()
 
-    assert scene.answer() == (0, "asleep")
+    assert scene.decision() == (0, "asleep")
 
 
 def test_failing_targets_of_earlier_configurations_are_forgotten(scene):
-    """And one that still fails after a reload is not logged as a new failure."""
-    scene.becomes(1)
+    """A target that still fails after a reload is not logged as a new failure."""
+    scene.set_wanted(1)
     refused = Failure(FailureKind.REFUSED, "10.0.0.1:8000: Connection refused")
     for target in (ENGINE, GATEWAY):
-        scene.works._landed([ScrapeResult(target, scene.time, 0.1, refused)])
-    second = ControlLoop(scene.works.config, scene.works._context, before=scene.works)
+        scene.control_loop._landed([ScrapeResult(target, scene.time, 0.1, refused)])
+    second = ControlLoop(scene.control_loop.config, scene.control_loop._context, before=scene.control_loop)
     second._added(ENGINE)
     assert second._failing == {ENGINE: FailureKind.REFUSED}
-    third = ControlLoop(scene.works.config, scene.works._context, before=second)
+    third = ControlLoop(scene.control_loop.config, scene.control_loop._context, before=second)
     third._added(GATEWAY)
     assert third._failing == {}
 
 
-def test_exception_while_a_list_is_taken_over_is_counted(scene):
+def test_exception_while_a_listing_is_applied_is_counted(scene):
     def fail(*_):
         raise ZeroDivisionError
 
     scene.count = fail
-    scene.becomes(1)
-    counter = scene.works._context.self_metrics.internal_errors.labels("discovery")
+    scene.set_wanted(1)
+    counter = scene.control_loop._context.self_metrics.internal_errors.labels("discovery")
     assert counter._value.get() == 1.0

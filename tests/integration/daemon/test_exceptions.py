@@ -1,4 +1,4 @@
-"""An exception of Tidegate's own code costs one workload's update: it is counted, logged once, and nothing ends."""
+"""An exception of Tidegate's own code costs one workload's update: it is counted and logged once, and no task ends."""
 
 import asyncio
 
@@ -18,8 +18,8 @@ WORKLOAD = """\
 """
 
 
-def config(pages, *names):
-    workloads = "".join(WORKLOAD.format(name=name, url=pages.url(name)) for name in names)
+def config(targets, *names):
+    workloads = "".join(WORKLOAD.format(name=name, url=targets.url(name)) for name in names)
     return (
         "scrape: {interval: 0.2s, timeout: 0.2s}\nfreshness: {intervals: 5, hold: 2s}\ntick: 0.1s\n"
         f"workloads:\n{workloads}"
@@ -39,15 +39,15 @@ def logged():
 
 @pytest.fixture
 def breaks(monkeypatch):
-    """`breaks(Class, method)`: it raises for what belongs to the workload `bad` while `breaks.now`."""
+    """`breaks(Class, method)`: the method raises for the workload `bad` while `breaks.now`."""
 
     def put(owner, name):
-        works = getattr(owner, name)
+        original = getattr(owner, name)
 
         def method(self, *args, **more):
             if put.now and any("bad" in str(arg) for arg in args):
                 raise RuntimeError("a bug")
-            return works(self, *args, **more)
+            return original(self, *args, **more)
 
         monkeypatch.setattr(owner, name, method)
 
@@ -55,9 +55,9 @@ def breaks(monkeypatch):
     return put
 
 
-async def counted(ask, place, errors):
-    """Wait until so many errors are counted of a place."""
-    line = f'tidegate_internal_errors_total{{place="{place}"}} '
+async def until_counted(ask, label, errors):
+    """Wait until that many errors are counted for the label `place`."""
+    line = f'tidegate_internal_errors_total{{place="{label}"}} '
     async with asyncio.timeout(SOON_S):
         while True:
             if any(float(each.removeprefix(line)) >= errors for each in await ask.metrics() if each.startswith(line)):
@@ -65,24 +65,22 @@ async def counted(ask, place, errors):
             await asyncio.sleep(0.02)
 
 
-async def test_a_response_that_cannot_be_processed_holds_its_workload_and_no_other(
-    in_process, pages, vllm, breaks, logged
-):
+async def test_response_that_cannot_be_processed_holds_only_its_workload(in_process, targets, vllm, breaks, logged):
     breaks(LatestSamples, "land")
-    pages["bad"].body = pages["good"].body = vllm(running=40)
-    async with in_process(config(pages, "bad", "good")) as ask:
+    targets["bad"].body = targets["good"].body = vllm(running=40)
+    async with in_process(config(targets, "bad", "good")) as ask:
         await ask.until((3, True), "bad")
         await ask.until((3, True), "good")
         breaks.now = True
-        pages["bad"].body, pages["good"].body = vllm(), vllm(running=100)
+        targets["bad"].body, targets["good"].body = vllm(), vllm(running=100)
 
         assert set(await ask.until(UNAVAILABLE, "bad")) <= {(3, True), UNAVAILABLE}
         await ask.until((7, True), "good")
-        await counted(ask, "response", 2)
+        await until_counted(ask, "response", 2)
         assert logged() == [("response", "pods:ai/bad")]
 
         breaks.now = False
-        pages["bad"].body = vllm(running=40)
+        targets["bad"].body = vllm(running=40)
         await ask.until((3, True), "bad")
         breaks.now = True
         async with asyncio.timeout(SOON_S):
@@ -93,7 +91,7 @@ async def test_a_response_that_cannot_be_processed_holds_its_workload_and_no_oth
     assert logged() == [("response", "pods:ai/bad")] * 2
 
 
-async def test_a_reader_that_raises_costs_its_target(in_process, pages, vllm, monkeypatch, logged):
+async def test_reader_that_raises_costs_only_its_target(in_process, targets, vllm, monkeypatch, logged):
     reads = Reader.read
 
     def read(self, page, received_at):
@@ -102,30 +100,30 @@ async def test_a_reader_that_raises_costs_its_target(in_process, pages, vllm, mo
         return reads(self, page, received_at)
 
     monkeypatch.setattr(Reader, "read", read)
-    pages["bad"].body, pages["good"].body = (
+    targets["bad"].body, targets["good"].body = (
         vllm(running=40) + b'vllm:prompt_tokens_total{model_name="bad"} 1\n',
         vllm(running=40),
     )
-    async with in_process(config(pages, "bad", "good")) as ask:
+    async with in_process(config(targets, "bad", "good")) as ask:
         await ask.until((3, True), "good")
-        await counted(ask, "response", 2)
+        await until_counted(ask, "response", 2)
         assert await ask.answer("bad") == UNAVAILABLE
-        pages["bad"].body = vllm(running=100)
+        targets["bad"].body = vllm(running=100)
         await ask.until((7, True), "bad")
     assert logged() == [("response", "pods:ai/bad")]
 
 
-async def test_an_exception_in_backfill_or_of_a_list_ends_nothing(in_process, pages, vllm, breaks, monkeypatch):
+async def test_exception_in_backfill_or_discovery_ends_no_task(in_process, targets, vllm, breaks, monkeypatch):
     breaks(ControlLoop, "_added")
     breaks(ControlLoop, "_listed")
 
-    async def recall(self, workload):
+    async def backfill(self, workload):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(ControlLoop, "_backfill", recall)
+    monkeypatch.setattr(ControlLoop, "_backfill", backfill)
     breaks.now = True
-    pages["bad"].body = pages["good"].body = vllm(running=40)
-    async with in_process(config(pages, "bad", "good")) as ask:
+    targets["bad"].body = targets["good"].body = vllm(running=40)
+    async with in_process(config(targets, "bad", "good")) as ask:
         await ask.until((3, True), "good")
-        await counted(ask, "backfill", 2)
-        await counted(ask, "discovery", 2)
+        await until_counted(ask, "backfill", 2)
+        await until_counted(ask, "discovery", 2)

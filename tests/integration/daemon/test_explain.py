@@ -1,4 +1,4 @@
-"""Law 11 over the wire: a running daemon tells why, and what it decided before a reload is still there to be told."""
+"""The explain document of a running daemon, also for decisions before a reload."""
 
 import json
 import signal
@@ -12,27 +12,27 @@ CHAT = WorkloadKey("ai", "chat")
 
 
 @pytest.fixture
-def workload(pages):
-    def written(work):
+def workload(targets):
+    def section(work):
         return (
-            f'  - {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{pages.url("engine")}"}},\n'
+            f'  - {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{targets.url("engine")}"}},\n'
             f"     objectives: {{work: {work}}}, smoothing: {{up: 0s, down: 0s}}}}\n"
         )
 
-    return written
+    return section
 
 
-async def test_a_daemon_tells_why_and_a_reload_forgets_nothing(daemon, pages, workload, vllm):
-    pages["engine"].body = vllm(running=20, finished=1)
+async def test_explain_document_of_a_decision_survives_a_reload(daemon, targets, workload, vllm):
+    targets["engine"].body = vllm(running=20, finished=1)
     async with daemon(workload(16)) as running:
         await running.until_metric('tidegate_replicas{namespace="ai",workload="chat"} 2')
 
-        async def explained(query=""):
+        async def explain(query=""):
             status, text = await running.get(f"/api/v1/explain/ai/chat{query}")
             assert status == 200
             return json.loads(text)
 
-        before = await explained()
+        before = await explain()
         assert before["summary"] == "2 replicas, serving: 20 requests wait or run and a replica should carry 16"
         assert before["chain"][-1]["step"] in {"published", "controller"}
         assert differences(read_inputs(before["inputs"], CHAT)) == []
@@ -41,11 +41,11 @@ async def test_a_daemon_tells_why_and_a_reload_forgets_nothing(daemon, pages, wo
         running.config.write_text(running.config.read_text().replace("work: 16", "work: 8"))
         running.process.send_signal(signal.SIGHUP)
         await running.until_metric('tidegate_replicas{namespace="ai",workload="chat"} 3')
-        after, then = await explained(), await explained(f"?at={before['at']}")
+        after, earlier = await explain(), await explain(f"?at={before['at']}")
         assert (after["inputs"]["spec"]["targets"]["work"], after["answer"]["replicas"]) == (8.0, 3)
-        assert then["inputs"]["spec"]["targets"]["work"] == 16.0
-        assert then["log_begins_at"] == after["log_begins_at"] == before["log_begins_at"]
-        assert [differences(read_inputs(each["inputs"], CHAT)) for each in (after, then)] == [[], []]
+        assert earlier["inputs"]["spec"]["targets"]["work"] == 16.0
+        assert earlier["log_begins_at"] == after["log_begins_at"] == before["log_begins_at"]
+        assert [differences(read_inputs(each["inputs"], CHAT)) for each in (after, earlier)] == [[], []]
 
         (chart,) = json.loads((await running.get("/api/v1/history/ai/chat"))[1])["workloads"]
         assert chart["at"] == sorted(set(chart["at"]))

@@ -1,9 +1,9 @@
-"""The running daemon while responses lack series that they had, or have them wrong: nothing busy goes to zero."""
-
-import asyncio
+"""Responses lack series that they had, or have invalid ones: no busy workload goes to zero."""
 
 import grpc
 import pytest
+
+from tests.fakes.waiting import until_scraped
 
 LABELS = 'model_name="m",engine="{}"'
 GPU = 'UUID="GPU-{}",modelName="H100"'
@@ -11,7 +11,7 @@ SCRAPES = 10  # more than three times the keep-warm time below, at 0.3 s each
 
 
 def engines(first, second, running=0):
-    """The response of two data-parallel engines; each is the text of a value, or None without its line."""
+    """The response of two data-parallel engines; each argument is the text of a value, or None to omit its line."""
     lines = [f"vllm:num_requests_running{{{LABELS.format(n)}}} {running}\n" for n in (0, 1)]
     lines += [f"vllm:generation_tokens_total{{{LABELS.format(n)}}} 100\n" for n in (0, 1)]
     values = ((0, first), (1, second))
@@ -28,15 +28,15 @@ def gpu(number, active, pod="batch-0", field="DCGM_FI_PROF_GR_ENGINE_ACTIVE"):
     return f"{field}{{{labels}}} {active}\nDCGM_FI_DEV_POWER_USAGE{{{labels}}} 300\n"
 
 
-def workload(pages, name):
+def workload(targets, name):
     return (
         f"  - namespace: ai\n    name: {name}\n    engine: vllm\n"
-        f'    pods: {{url: "{pages.url(name)}"}}\n    gateway: {{url: "{pages.url(name + "-gate")}"}}\n'
+        f'    pods: {{url: "{targets.url(name)}"}}\n    gateway: {{url: "{targets.url(name + "-gate")}"}}\n'
         "    keep_warm: 0.9s\n    probe_period: 0s\n    smoothing: {up: 0s, down: 0s}\n    replicas: {min: 0, max: 8}\n"
     )
 
 
-# What becomes of a response in which 30 requests wait at engine 1, and nothing else is to be done.
+# Faulty versions of a response in which 30 requests wait at engine 1, and no other work exists.
 FAULTS = {
     "not-a-number": engines(0, "NaN"),
     "negative": engines(0, "-1"),
@@ -47,49 +47,41 @@ FAULTS = {
 }
 
 
-async def scraped(page, times=SCRAPES):
-    """Wait until a page was asked so many times more."""
-    until = page.asked + times
-    async with asyncio.timeout(60):
-        while page.asked < until:  # noqa: ASYNC110 - the requests of another process are counted
-            await asyncio.sleep(0.05)
-
-
 async def incomplete(running, name):
     return (await running.decision(name))["evidence"]["incomplete"]
 
 
-async def test_a_queue_that_cannot_be_read_never_ends_at_zero(daemon, pages, epp):
-    engine, pages["chat-gate"].body = pages["chat"], epp()
+async def test_unreadable_queue_never_ends_at_zero(daemon, targets, epp):
+    engine, targets["chat-gate"].body = targets["chat"], epp()
     engine.body = engines(0, 30)
-    async with daemon(workload(pages, "chat")) as running:
+    async with daemon(workload(targets, "chat")) as running:
         for name, body in FAULTS.items():
             engine.body = engines(0, 30)
             await running.ask.until((2, True), "chat")
             engine.body = body
-            await scraped(engine)
+            await until_scraped(engine, SCRAPES)
             assert await running.ask.answer("chat") == (2, True), name
             assert (await running.decision("chat"))["reason"] == "incomplete", name
             (found,) = await incomplete(running, "chat")
             assert "vllm:num_requests_waiting" in found, name
-            assert pages.url("chat") in found, name
+            assert targets.url("chat") in found, name
         await running.until_metric('tidegate_incomplete_series{namespace="ai",workload="chat"} 1')
-        # Complete again, with nothing to do: it is idle from then on, and sleeps.
+        # Complete again, without work: it is idle from then on, and sleeps.
         engine.body = engines(0, 0)
         await running.ask.until((0, False), "chat")
         assert await incomplete(running, "chat") == []
 
 
-async def test_a_queue_that_was_never_valid_never_ends_at_zero(daemon, pages, epp):
-    engine, pages["chat-gate"].body = pages["chat"], epp()
+async def test_queue_that_was_never_valid_never_ends_at_zero(daemon, targets, epp):
+    engine, targets["chat-gate"].body = targets["chat"], epp()
     faults = {name: body for name, body in FAULTS.items() if name != "missing"}
     engine.body = started(0) + engines(0, 30)
-    async with daemon(workload(pages, "chat")) as running:
+    async with daemon(workload(targets, "chat")) as running:
         await running.ask.until((2, True), "chat")
         for number, (name, body) in enumerate(faults.items(), start=1):
-            # The process restarts, and has it wrong from its first response on.
+            # The process restarts, and its series is invalid from the first response on.
             engine.body = started(number) + body
-            await scraped(engine)
+            await until_scraped(engine, SCRAPES)
             assert (await running.ask.answer("chat"))[1] is True, name
             assert any("vllm:num_requests_waiting" in each for each in await incomplete(running, "chat")), name
         engine.body = started(10) + engines(0, 0)
@@ -105,33 +97,33 @@ GPU_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", GPU_FAULTS)
-async def test_a_busy_gpu_that_cannot_be_read_never_ends_at_zero(daemon, pages, epp, fault):
-    pages["batch"].body, pages["batch-gate"].body = engines(0, 0), epp()
-    pages["node"].body = (gpu(1, 0) + gpu(2, 0.9)).encode()
-    top = f'gpus:\n  - {{url: "{pages.url("node")}"}}\n'
-    async with daemon(workload(pages, "batch"), top) as running:
+async def test_unreadable_busy_gpu_never_ends_at_zero(daemon, targets, epp, fault):
+    targets["batch"].body, targets["batch-gate"].body = engines(0, 0), epp()
+    targets["node"].body = (gpu(1, 0) + gpu(2, 0.9)).encode()
+    top = f'gpus:\n  - {{url: "{targets.url("node")}"}}\n'
+    async with daemon(workload(targets, "batch"), top) as running:
         await running.ask.until((1, True), "batch")
         await running.until_metric('tidegate_reason{namespace="ai",reason="gpu_busy",workload="batch"} 1')
-        pages["node"].body = GPU_FAULTS[fault].encode()
-        await scraped(pages["node"])
+        targets["node"].body = GPU_FAULTS[fault].encode()
+        await until_scraped(targets["node"], SCRAPES)
         assert await running.ask.answer("batch") == (1, True)
-        pages["node"].body = (gpu(1, 0) + gpu(2, 0)).encode()
+        targets["node"].body = (gpu(1, 0) + gpu(2, 0)).encode()
         await running.ask.until((0, False), "batch")
 
 
-async def test_new_requests_at_the_gateway_add_to_those_of_engines_that_do_not_answer(daemon, pages, epp):
-    pages["chat"].body, pages["chat-gate"].body = engines(0, 0, running=20), epp()
-    async with daemon(workload(pages, "chat"), hold="60s") as running:
+async def test_new_requests_at_the_gateway_add_to_those_of_unreachable_engines(daemon, targets, epp):
+    targets["chat"].body, targets["chat-gate"].body = engines(0, 0, running=20), epp()
+    async with daemon(workload(targets, "chat"), hold="60s") as running:
         await running.ask.until((3, True), "chat")  # 40 / 16 = 2.5
-        pages["chat"].behaviour = "closed"
+        targets["chat"].behaviour = "closed"
         await running.until_metric('tidegate_stale_targets{namespace="ai",workload="chat"} 1')
         assert await running.ask.answer("chat") == (3, True)
-        pages["chat-gate"].body = epp(queued=20)
+        targets["chat-gate"].body = epp(queued=20)
         assert (await running.ask.until((4, True), "chat"))[-1] == (4, True)  # (40 + 20) / 16 = 3.75
 
 
-async def test_an_operator_may_accept_what_a_target_lacks(daemon, pages, epp):
-    pages["chat"].body, pages["chat-gate"].body = engines(0, "NaN"), epp()
-    async with daemon(workload(pages, "chat") + "    on_incomplete: accept\n") as running:
+async def test_on_incomplete_accept_allows_zero_despite_missing_series(daemon, targets, epp):
+    targets["chat"].body, targets["chat-gate"].body = engines(0, "NaN"), epp()
+    async with daemon(workload(targets, "chat") + "    on_incomplete: accept\n") as running:
         assert (await running.ask.until((0, False), "chat"))[0] in ((1, True), grpc.StatusCode.UNAVAILABLE, (0, False))
         assert len(await incomplete(running, "chat")) == 1

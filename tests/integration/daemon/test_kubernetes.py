@@ -1,4 +1,4 @@
-"""A daemon that is told to ask Kubernetes: how it begins, and what of it a reload may change."""
+"""A daemon with a section `kubernetes`: its start, and what a reload may change."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def config(text):
     return parse(LISTEN + text, "config.yaml")[0]
 
 
-async def test_a_kubeconfig_that_is_not_there_refuses_to_run_and_names_the_file():
+async def test_missing_kubeconfig_prevents_the_start_and_is_named():
     daemon = Daemon(config("kubernetes: {kubeconfig: /nowhere/kubeconfig}"), WallClock())
     with pytest.raises(CannotConnect, match="/nowhere/kubeconfig: no such file"):
         await daemon.run(asyncio.Event())
@@ -36,7 +36,7 @@ async def kubeconfig(tmp_path):
 
 
 async def reloaded(before, after):
-    """What a daemon says of another configuration, and its events."""
+    """The log entries of a daemon from a reload with another configuration."""
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
     daemon = Daemon(before, WallClock(), reload=lambda: after)
     with structlog.testing.capture_logs() as log:
@@ -51,7 +51,7 @@ async def reloaded(before, after):
     return log
 
 
-async def test_kubernetes_cannot_come_or_go_without_a_restart(kubeconfig):
+async def test_kubernetes_cannot_be_added_or_removed_without_a_restart(kubeconfig):
     with_it, without = config(f"kubernetes: {{kubeconfig: {kubeconfig}}}"), config("workloads: []")
     for before, after in ((with_it, without), (without, with_it)):
         (refusal,) = [entry for entry in await reloaded(before, after) if entry["log_level"] == "error"]
@@ -59,7 +59,7 @@ async def test_kubernetes_cannot_come_or_go_without_a_restart(kubeconfig):
         assert refusal["problem"] == "kubernetes: cannot be added or removed without a restart"
 
 
-async def test_whom_it_asks_is_settled_at_the_start_and_the_rest_is_taken(kubeconfig):
+async def test_reload_applies_all_but_the_kubernetes_section(kubeconfig):
     before = config(f"kubernetes: {{kubeconfig: {kubeconfig}}}")
     after = config(f"kubernetes: {{kubeconfig: {kubeconfig}, namespaces: [ai], annotations: false}}")
     events = [entry["event"] for entry in await reloaded(before, after)]
@@ -69,7 +69,7 @@ async def test_whom_it_asks_is_settled_at_the_start_and_the_rest_is_taken(kubeco
 
 @pytest.fixture
 def files(tmp_path):
-    """Serving files of the metrics API, and a context that believes them."""
+    """Certificate files of the metrics API, and a context that trusts them."""
     authority, context = trustme.CA(), ssl.create_default_context()
     leaf = authority.issue_cert("127.0.0.1")
     (tmp_path / "tls.crt").write_bytes(leaf.cert_chain_pems[0].bytes())
@@ -78,7 +78,7 @@ def files(tmp_path):
     return tmp_path, context
 
 
-async def test_the_metrics_api_answers_from_the_same_board_to_whom_the_api_server_lets(tmp_path, files):
+async def test_metrics_api_serves_the_board_to_authorized_users(tmp_path, files):
     folder, context = files
     async with serving() as fake:
         fake.allowed = lambda spec: True
@@ -104,12 +104,12 @@ async def test_the_metrics_api_answers_from_the_same_board_to_whom_the_api_serve
                 async with session.get(url, ssl=context, headers=headers) as answer:
                     return answer.status, json.loads(await answer.text())
 
-            while (await ask(group, "t"))[0] != 200:  # noqa: ASYNC110 - until it is connected nobody can say who asks
+            while (await ask(group, "t"))[0] != 200:  # noqa: ASYNC110 - until it is connected it cannot authenticate
                 await asyncio.sleep(0.01)
-            while (said := await ask(question, "t"))[0] == 404:  # noqa: ASYNC110 - until the census is taken
+            while (response := await ask(question, "t"))[0] == 404:  # noqa: ASYNC110 - until the registry is built
                 await asyncio.sleep(0.01)
-            # Nothing is known of it: an error, and never a zero.
-            assert (said[0], said[1]["kind"], said[1]["reason"]) == (503, "Status", "ServiceUnavailable")
+            # The workload has no data: an error, and never a zero.
+            assert (response[0], response[1]["kind"], response[1]["reason"]) == (503, "Status", "ServiceUnavailable")
             assert (await ask(question, "forged"))[0] == 401
             async with session.get(f"http://127.0.0.1:{ports.http}/metrics") as answer:
                 shown = 'tidegate_metrics_api_registered{group="external.metrics.k8s.io",version="v1beta1"} 0.0'

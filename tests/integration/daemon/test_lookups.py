@@ -1,11 +1,11 @@
-"""A name server that does not answer delays nothing but the targets behind its names."""
+"""A name server without responses delays only the targets behind its names."""
 
 import asyncio
 import os
 
 SOON_S = 20.0
 NAMES = 64
-# As long as glibc tries: a process that waits for its look-ups when it ends is killed by the fixture's patience first.
+# As long as glibc tries: a process that waits for its look-ups at exit exceeds the fixture's timeout and is killed.
 HANGING = """
 import socket, threading
 resolved = socket.getaddrinfo
@@ -32,13 +32,13 @@ async def until(condition):
 
 
 async def test_64_hanging_lookups_delay_neither_metrics_nor_checkpoints_nor_other_targets(
-    daemon, pages, vllm, tmp_path, monkeypatch
+    daemon, targets, vllm, tmp_path, monkeypatch
 ):
     patched, state = tmp_path / "patched", tmp_path / "state"
     patched.mkdir()
     (patched / "sitecustomize.py").write_text(HANGING)
     monkeypatch.setenv("PYTHONPATH", f"{patched}:{os.environ.get('PYTHONPATH', '')}")
-    pages["engine"].body = vllm(running=40)
+    targets["engine"].body = vllm(running=40)
     top = f'state: {{directory: "{state}", interval: 1s}}'
 
     async def all_have_timed_out():
@@ -47,7 +47,7 @@ async def test_64_hanging_lookups_delay_neither_metrics_nor_checkpoints_nor_othe
     async def another_checkpoint():
         return bool({file.name for file in state.glob("*.state")} - before)
 
-    async with daemon(workloads(pages.url("engine")), top) as running:
+    async with daemon(workloads(targets.url("engine")), top) as running:
         await running.ask.until((3, True))
         await until(all_have_timed_out)
         before = {file.name for file in state.glob("*.state")}

@@ -1,4 +1,4 @@
-"""What the memory of the real daemon depends on, and what the chart's limit is made of."""
+"""The memory of the real daemon, and the arithmetic of the chart's memory limit."""
 
 import asyncio
 import re
@@ -19,36 +19,36 @@ def resident(metrics):
     return float(re.search(r"^process_resident_memory_bytes (\S+)$", metrics, re.MULTILINE)[1])
 
 
-async def test_new_series_at_each_scrape_cost_no_memory_that_stays(daemon, pages, vllm):
+async def test_extra_at_each_scrape_leak_no_memory(daemon, targets, vllm):
     attack, turn = asyncio.Event(), asyncio.Condition()
 
-    class Fresh(type(pages["plain"])):
-        async def answer(self, request):
-            first = self.asked * LINES
-            others = b"".join(b"a%x 1\n" % (0x1000000 + first + i) for i in range(LINES)) if attack.is_set() else b""
-            self.body = vllm(waiting=1) + others
+    class Fresh(type(targets["plain"])):
+        async def respond(self, request):
+            first = self.scrapes * LINES
+            extra = b"".join(b"a%x 1\n" % (0x1000000 + first + i) for i in range(LINES)) if attack.is_set() else b""
+            self.body = vllm(waiting=1) + extra
             async with turn:
                 turn.notify_all()
-            return await super().answer(request)
+            return await super().respond(request)
 
-    targets = [f"engine-{number}" for number in range(TARGETS)]
-    for name in targets:
-        pages[name] = Fresh()
+    names = [f"engine-{number}" for number in range(TARGETS)]
+    for name in names:
+        targets[name] = Fresh()
 
-    async def scraped(times):
-        goal = {name: pages[name].asked + times for name in targets}
+    async def until_scraped(times):
+        goal = {name: targets[name].scrapes + times for name in names}
         async with asyncio.timeout(60.0), turn:
-            await turn.wait_for(lambda: all(pages[name].asked >= goal[name] for name in targets))
+            await turn.wait_for(lambda: all(targets[name].scrapes >= goal[name] for name in names))
 
-    urls = ", ".join(f'"{pages.url(name)}"' for name in targets)
+    urls = ", ".join(f'"{targets.url(name)}"' for name in names)
     async with daemon(f"  - {{namespace: ai, name: chat, engine: vllm, pods: {{urls: [{urls}]}}}}\n") as running:
-        await scraped(3)
+        await until_scraped(3)
         before = resident((await running.get("/metrics"))[1])
         attack.set()
-        await scraped(5)
+        await until_scraped(5)
         _, metrics = await running.get("/metrics")
         assert not re.search(r'^tidegate_scrape_failures_total\{.*reason="too_large"', metrics, re.MULTILINE)
-        # 72,000 series that are remembered took 56 MiB.
+        # Remembering 72,000 series took 56 MiB.
         assert resident(metrics) - before < 25 * MIB
 
 

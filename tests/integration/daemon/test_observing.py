@@ -1,4 +1,4 @@
-"""To look on, to act, and to look on again: one word at the top of the configuration, in a daemon that runs on."""
+"""From observe to act and back: `mode` at the top level of the configuration, in a running daemon."""
 
 import json
 import signal
@@ -16,18 +16,18 @@ async def accounts(running):
     return entry
 
 
-async def test_one_word_gives_it_the_wheel_and_takes_it_back_and_the_books_go_on(daemon, pages, vllm, epp):
-    pages["engine"].body, pages["gateway"].body = vllm(running=20, finished=100), epp()
+async def test_mode_changes_on_reload_and_accounting_continues(daemon, targets, vllm, epp):
+    targets["engine"].body, targets["gateway"].body = vllm(running=20, finished=100), epp()
 
     def rewrite(running, before, after):
         running.config.write_text(running.config.read_text().replace(before, after))
         running.process.send_signal(signal.SIGHUP)
 
-    async with daemon(workload(pages), top="mode: observe") as running:
+    async with daemon(workload(targets), top="mode: observe") as running:
         await running.until_metric('tidegate_shadow_replicas{namespace="ai",workload="chat"} 2.0')
         assert await running.ask.answer() == OBSERVED
         assert ((await running.decision())["replicas"], (await running.decision())["observed"]) == (2, True)
-        pages["engine"].body = vllm(running=20, finished=130)
+        targets["engine"].body = vllm(running=20, finished=130)
         await running.until_metric('tidegate_requests_finished_total{namespace="ai",workload="chat"} 30.0')
         first = await accounts(running)
         assert (first["observed"], first["shadow"]["gpu_seconds_saved"]) == (True, None)

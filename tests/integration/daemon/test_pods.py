@@ -1,4 +1,4 @@
-"""From a pod's page to the metrics API: a running daemon, a fake Kubernetes, an engine on loopback."""
+"""From a pod's queue to the metrics API: a running daemon, a fake Kubernetes, an engine on loopback."""
 
 import asyncio
 import json
@@ -28,13 +28,13 @@ workloads:
 """
 
 
-async def test_the_queue_of_a_pod_that_is_scraped_is_told_by_the_labels_of_its_deployment(tmp_path, pages, vllm):
+async def test_queue_of_a_pod_is_served_under_the_labels_of_its_deployment(tmp_path, targets, vllm):
     authority, trusting = trustme.CA(), ssl.create_default_context()
     leaf = authority.issue_cert("127.0.0.1")
     (tmp_path / "tls.crt").write_bytes(leaf.cert_chain_pems[0].bytes())
     (tmp_path / "tls.key").write_bytes(leaf.private_key_pem.bytes())
     authority.configure_trust(trusting)
-    pages["engine"].body, pages["engine"].behaviour = vllm(waiting=3, running=5), "ok"
+    targets["engine"].body, targets["engine"].behaviour = vllm(waiting=3, running=5), "ok"
     async with serving() as fake:
         fake.allowed = lambda spec: True
         fake.users["t"] = {"username": "ann", "groups": ["system:authenticated"]}
@@ -44,7 +44,7 @@ async def test_the_queue_of_a_pod_that_is_scraped_is_told_by_the_labels_of_its_d
             objects.pod("chat-7d-aaaaa", owner=("ReplicaSet", "chat-7d"), address="127.0.0.1", labels={"app": "chat"}),
         )
         write_kubeconfig(tmp_path / "kubeconfig", fake.url)
-        config, _ = parse(CONFIG.format(folder=tmp_path, port=pages.port), "config.yaml")
+        config, _ = parse(CONFIG.format(folder=tmp_path, port=targets.port), "config.yaml")
         stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
         running = asyncio.create_task(Daemon(config, WallClock()).run(stop, listening.set_result))
         async with asyncio.timeout(SOON_S), aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session:
@@ -55,18 +55,18 @@ async def test_the_queue_of_a_pod_that_is_scraped_is_told_by_the_labels_of_its_d
                 async with session.get(url, ssl=trusting) as answer:
                     return answer.status, json.loads(await answer.text())
 
-            while (said := await ask("*", "app=chat"))[0] != 200:  # until it has been scraped
-                assert said[0] in {401, 404, 503}
+            while (response := await ask("*", "app=chat"))[0] != 200:  # until it is scraped
+                assert response[0] in {401, 404, 503}
                 await asyncio.sleep(0.01)
-            [item] = said[1]["items"]
+            [item] = response[1]["items"]
             assert (item["describedObject"]["name"], item["value"]) == ("chat-7d-aaaaa", "8")
-            while (said := await ask("*", "app=other"))[0] != 404:  # until all that stands above pods is known too
-                assert said[0] == 503
+            while (response := await ask("*", "app=other"))[0] != 404:  # until the owners of all pods are synced
+                assert response[0] == 503
                 await asyncio.sleep(0.01)
-            # The pod goes, and its number with it.
+            # The pod is deleted, and its metric with it.
             fake.delete(objects.pod("chat-7d-aaaaa"))
-            while (said := await ask("chat-7d-aaaaa"))[0] != 404:  # until that is heard
-                assert said[0] in {200, 503}
+            while (response := await ask("chat-7d-aaaaa"))[0] != 404:  # until the deletion is synced
+                assert response[0] in {200, 503}
                 await asyncio.sleep(0.01)
         stop.set()
         await running

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real daemon, and PromQL finds what KEDA is told."""
+"""A real Prometheus scrapes a real daemon, and PromQL returns the published replicas."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def prometheus(tmp_path, debian_tool):
 
 
 async def _query(session, promql):
-    """The answer, as soon as there is one."""
+    """The result, as soon as there is one."""
     async with asyncio.timeout(SOON_S):
         while True:
             try:
@@ -58,11 +58,11 @@ async def _query(session, promql):
             await asyncio.sleep(0.1)
 
 
-async def test_prometheus_scrapes_the_daemon_and_promql_finds_the_replicas(daemon, prometheus, pages, vllm, epp):
-    pages["engine"].body, pages["gateway"].body = vllm(running=20), epp()
+async def test_prometheus_scrapes_the_daemon_and_promql_finds_the_replicas(daemon, prometheus, targets, vllm, epp):
+    targets["engine"].body, targets["gateway"].body = vllm(running=20), epp()
     workload = (
-        f'  - {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{pages.url("engine")}"}},\n'
-        f'     gateway: {{url: "{pages.url("gateway")}"}}, smoothing: {{up: 0s}}}}\n'
+        f'  - {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{targets.url("engine")}"}},\n'
+        f'     gateway: {{url: "{targets.url("gateway")}"}}, smoothing: {{up: 0s}}}}\n'
     )
     async with daemon(workload) as running:
         await running.ask.until((2, True))
@@ -73,8 +73,8 @@ async def test_prometheus_scrapes_the_daemon_and_promql_finds_the_replicas(daemo
             ((labels, _),) = await query('tidegate_reason{workload="chat"} == 1')
             assert labels["reason"] == "serving"
             assert await query('up{job="tidegate"} == 1')
-            # Of what is not known there is no series, so an alert on absence can be written.
+            # An unknown value has no series, so an alert on absence is possible.
             assert await query('absent(tidegate_held_seconds{workload="chat"})')
-            # Rates of counters and quantiles of histograms are what they should be.
+            # Rates of counters and quantiles of histograms have the expected values.
             assert await query("histogram_quantile(0.99, rate(tidegate_tick_duration_seconds_bucket[10s])) > 0")
             assert await query("rate(tidegate_scrapes_total[10s]) > 0")

@@ -1,4 +1,6 @@
-"""From the file to the rooms that do the work: who is asked, as what, and what the policy is told."""
+"""From the configuration to targets and plans: which targets are scraped, as which kind, and the policy's
+parameters.
+"""
 
 import pytest
 
@@ -20,9 +22,9 @@ def plans(config):
 
 
 def discoveries(config, workloads=None, cluster=None):
-    lookers = targets.DiscoveryClients(cluster, None)
-    places = targets.places(config, config.workloads if workloads is None else workloads)
-    return [targets.discovery(place, config, lookers) for place in places]
+    clients = targets.DiscoveryClients(cluster, None)
+    found = targets.places(config, config.workloads if workloads is None else workloads)
+    return [targets.discovery(each, config, clients) for each in found]
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def full():
     )
 
 
-def test_everybody_with_a_page_is_asked_as_what_it_is(full):
+def test_targets_have_their_kind_role_and_owner(full):
     found = discoveries(full)
     static = {target.url: target for each in found for target in (each.listing() or ((),))[0]}
     assert {url: (target.kind, target.role, target.owner) for url, target in static.items()} == {
@@ -65,17 +67,17 @@ def test_everybody_with_a_page_is_asked_as_what_it_is(full):
     }
 
 
-def test_only_a_list_of_pods_counts_as_a_workloads_pods(full):
-    # A gateway's or a node's address that is listed is nobody's replica.
+def test_only_discovered_pods_count_as_replicas(full):
+    # An address in a list of gateways or nodes is no replica.
     assert [each.owner for each in discoveries(full) if each.owner is not None] == [CHAT]
 
 
-def test_names_that_are_not_looked_up_yet_are_not_known_to_be_nobody(full):
+def test_unresolved_names_are_unknown_and_not_empty(full):
     dns = [each for each in discoveries(full) if isinstance(each, DnsTargets)]
     assert [each.listing() for each in dns] == [None, None]
 
 
-def test_a_plan_says_what_the_owner_asked_for(full):
+def test_plan_has_the_configured_values(full):
     chat, jobs = plans(full)
     assert (chat.workload, chat.queue, chat.pod_pattern) == (CHAT, "m", "chat-*")
     spec = chat.spec
@@ -86,13 +88,13 @@ def test_a_plan_says_what_the_owner_asked_for(full):
     assert (jobs.spec.pods, jobs.spec.gateway, jobs.queue) == (False, True, None)
 
 
-def test_a_cache_that_nobody_shows_guards_nothing(full):
-    # KV caches are on the engines' own pages: without them the guard would be for ever unknown.
+def test_workload_without_engines_has_no_kv_cache_objective(full):
+    # KV caches are in the engines' own metrics: without them the guard would be unknown forever.
     _, jobs = plans(full)
     assert dict(jobs.spec.targets) == {Signal.WORK: 1.0}
 
 
-def test_the_engine_gives_the_work_of_a_replica_unless_the_owner_does():
+def test_engine_sets_the_default_work_per_replica():
     text = "workloads: [{{namespace: ai, name: chat, engine: {engine}, pods: {{url: 'http://x/metrics'}}}}]"
     work = {
         engine: dict(plans(config(text.format(engine=engine)))[0].spec.targets)[Signal.WORK]
@@ -101,7 +103,7 @@ def test_the_engine_gives_the_work_of_a_replica_unless_the_owner_does():
     assert work == {"vllm": 16.0, "triton": 8.0, "llamacpp": 4.0}
 
 
-def test_a_batch_workload_is_sized_by_its_gpus_alone():
+def test_workload_without_queue_is_sized_by_its_gpus():
     workload = "{namespace: ai, name: b, objectives: {gpu_engine: 0.5}}"
     gpus = "gpus: [{url: 'http://n:9400/metrics'}]"
     (plan,) = plans(config(f"{gpus}\nworkloads: [{workload}]"))
@@ -109,7 +111,7 @@ def test_a_batch_workload_is_sized_by_its_gpus_alone():
     assert (plan.spec.pods, plan.spec.gateway) == (False, False)
 
 
-def test_who_may_sleep_learns_unless_told_a_constant_and_never_less_than_proves_idleness():
+def test_keep_warm_is_learned_unless_constant_and_never_shorter_than_the_proof_of_idleness():
     def plan_of(more, interval="5s"):
         head = f"scrape: {{interval: {interval}}}\nworkloads: [{{namespace: ai, name: chat, engine: vllm, "
         config, _ = parse(head + f"pods: {{url: http://a:1}}, gateway: {{url: http://b:1}}{more}}}]", "c.yaml")

@@ -1,8 +1,9 @@
-"""The real daemon sees a request at a gateway of a workload at zero long before the next round of its scrapes."""
+"""A request at the gateway of a workload at zero is noticed long before the next scrape interval."""
 
 import asyncio
 
 from exporter.model import ReplicaCount
+from tests.fakes.waiting import until_scraped
 
 SOON_S = 20.0  # the interval is three times as long
 CONFIG = """\
@@ -15,7 +16,7 @@ workloads:
 
 
 class Replicas:
-    """What the cluster counts, by the name of a workload."""
+    """Replica counts in the cluster, by workload name."""
 
     def __init__(self):
         self.wanted = {"chat": 0, "night": 0}
@@ -25,35 +26,28 @@ class Replicas:
         return ReplicaCount(wanted, wanted, now, existing=wanted)
 
 
-async def scraped(page, times):
-    before = page.asked
-    async with asyncio.timeout(SOON_S):
-        while True:
-            if page.asked >= before + times:
-                return
-            await asyncio.sleep(0.02)
-
-
-async def test_a_request_at_the_gateway_wakes_a_workload_long_before_the_next_interval(in_process, pages, epp):
-    chat, night = pages["chat"], pages["night"]
+async def test_gateway_request_wakes_a_workload_long_before_the_next_interval(in_process, targets, epp):
+    chat, night = targets["chat"], targets["night"]
     chat.body = night.body = epp(ready=0)
     replicas = Replicas()
-    async with in_process(CONFIG.format(chat=pages.url("chat"), night=pages.url("night")), replicas=replicas) as ask:
+    async with in_process(
+        CONFIG.format(chat=targets.url("chat"), night=targets.url("night")), replicas=replicas
+    ) as ask:
         await ask.until((0, False))
         await ask.until((0, False), "night")
         async with asyncio.timeout(SOON_S):
             stream = ask.stub.StreamIsActive(ask.ref("chat"))
             while (await stream.read()).result:
                 pass
-            await scraped(chat, 10)
+            await until_scraped(chat, 10)
 
             chat.body = epp(queued=1, ready=0)
             assert (await stream.read()).result
             assert await ask.answer() == (1, True)
 
-        # From now on it is scraped in rounds, whereas the other one is still at zero.
+        # From now on it is scraped at its interval, whereas the other workload is still at zero.
         replicas.wanted["chat"] = 1
-        await scraped(night, 2)
-        before = chat.asked
-        await scraped(night, 20)
-        assert chat.asked - before <= 1
+        await until_scraped(night, 2)
+        before = chat.scrapes
+        await until_scraped(night, 20)
+        assert chat.scrapes - before <= 1

@@ -1,8 +1,10 @@
-"""The event loop's work follows what changed in the cluster, not what is there: bounded by counts, never by time."""
+"""The event loop's work is proportional to the changes in the cluster, not to its size: bounded by counts, never by
+time.
+"""
 
 import gc
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import current_thread
 from weakref import ref
 
@@ -25,20 +27,11 @@ from scaler.metrics import SelfMetrics
 from scaler.policy.columns import Specs
 from scaler.workloads import annotations, registry, targets
 from tests.fakes import objects as api
+from tests.fakes.clock import ManualClock
 
 WORKLOADS = 20
 BLIND_S = 60.0
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
-
-
-@dataclass
-class Hand:
-    """A clock that a test moves."""
-
-    time: float = 1000.0
-
-    def now(self):
-        return self.time
 
 
 class CountedCluster(Cluster):
@@ -54,10 +47,10 @@ class CountedCluster(Cluster):
 
 
 class Scene:
-    """A cluster with so many ScaledObjects `w0`, `w1` …, each of a Deployment of that name with one pod."""
+    """A cluster with that many ScaledObjects `w0`, `w1` …, each for a Deployment of that name with one pod."""
 
     def __init__(self, pages):
-        self.clock, self.cluster, self.published = Hand(), CountedCluster(), []
+        self.clock, self.cluster, self.published = ManualClock(), CountedCluster(), []
         given = [self.scaled(number) for number in range(WORKLOADS)]
         given += [api.deployment(f"w{number}", replicas=1) for number in range(WORKLOADS)]
         given += [api.replicaset(f"w{number}-7d", owner=("Deployment", f"w{number}")) for number in range(WORKLOADS)]
@@ -65,7 +58,7 @@ class Scene:
         for resource in RESOURCES:
             documents = [document for document in given if BY_KIND[document["kind"]] == resource]
             self.cluster.replace(resource, None, documents, self.clock.time)
-        self.around = LoopContext(
+        self.context = LoopContext(
             clock=self.clock,
             pages=pages,
             promql=Promql(pages),
@@ -75,12 +68,12 @@ class Scene:
             on_registry=self.published.append,
             cluster=self.cluster,
         )
-        self.works = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], self.around)
+        self.loop = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], self.context)
         self.cluster.take_changes()
 
     @staticmethod
-    def scaled(number, maximum=9, target=None, **words):
-        trigger = api.trigger(engine="vllm", **words)
+    def scaled(number, maximum=9, target=None, **metadata):
+        trigger = api.trigger(engine="vllm", **metadata)
         name = f"w{number}"
         return api.scaled_object(name, target=target or name, minimum=1, maximum=maximum, triggers=[trigger])
 
@@ -90,33 +83,33 @@ class Scene:
         return api.pod(f"w{number}-7d-a", owner=owner, ready=ready, address=f"10.0.0.{number}")
 
     async def put(self, *documents):
-        """They change, and the control loop looks at what has moved."""
+        """Change these objects, and run the control loop over the changes."""
         for document in documents:
             self.cluster.apply(BY_KIND[document["kind"]], "MODIFIED", document, self.clock.time)
         await self.follow_changes()
 
     async def follow_changes(self):
         changes = self.cluster.take_changes()
-        self.works._follow_changes(changes)
+        self.loop._follow_changes(changes)
         if changes.registry:
-            await self.works._register()
+            await self.loop._register()
 
     def tick(self, after=1.0):
-        """Returns the Deployments that were counted."""
+        """Run a tick; returns the Deployments that were counted."""
         self.clock.time += after
         self.cluster.counted.clear()
-        self.works.tick(self.clock.time)
+        self.loop.tick(self.clock.time)
         return sorted(self.cluster.counted)
 
     def plan(self, name):
-        return next(plan for plan in self.works._decider.plans if plan.workload.name == name)
+        return next(plan for plan in self.loop._decider.plans if plan.workload.name == name)
 
     def replicas(self, number):
-        """(wanted, ready), as the decider has them; -1 is not known."""
-        decider = self.works._decider
+        """(wanted, ready) in the decider; -1 is unknown."""
+        decider = self.loop._decider
         row = decider.workloads.index(WorkloadKey("ai", f"w{number}"))
-        seen = decider._latest.totals(np.array([row]), self.clock.time).readings
-        return tuple(np.nan_to_num([seen.wanted[0], seen.ready[0]], nan=-1.0).tolist())
+        readings = decider._latest.totals(np.array([row]), self.clock.time).readings
+        return tuple(np.nan_to_num([readings.wanted[0], readings.ready[0]], nan=-1.0).tolist())
 
 
 @pytest.fixture
@@ -135,7 +128,7 @@ async def test_tick_counts_only_the_workloads_whose_replicas_may_have_changed(sc
     assert scene.tick() == []
 
 
-async def test_replicas_are_counted_even_if_the_control_loop_has_looked_at_the_change_before(scene):
+async def test_replicas_are_counted_even_if_the_control_loop_has_followed_the_change_before(scene):
     scene.tick()
     scene.cluster.apply(PODS, "DELETED", scene.pod(3), scene.clock.time)
     scene.cluster.take_changes()
@@ -143,7 +136,7 @@ async def test_replicas_are_counted_even_if_the_control_loop_has_looked_at_the_c
     assert scene.replicas(3) == (1, 0)
 
 
-async def test_every_workload_is_counted_when_the_cluster_becomes_unknown_and_when_it_is_known_again(scene):
+async def test_every_workload_is_counted_when_the_cluster_becomes_unknown_and_known_again(scene):
     scene.tick()
     scene.cluster.mark_lost(PODS, scene.clock.time)
     assert scene.tick(after=BLIND_S) == []
@@ -180,22 +173,22 @@ async def test_edited_scaled_object_costs_one_count_if_its_target_changed_and_no
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How often each of these was called since `calls.clear()`."""
+    """The number of calls of each of these since `calls.clear()`."""
     counted = Counter()
 
-    def count(place, name, label):
-        before = getattr(place, name)
+    def count(owner, name, label):
+        before = getattr(owner, name)
 
         def counting(*given, **more):
             counted[label] += 1
             return before(*given, **more)
 
-        monkeypatch.setattr(place, name, counting)
+        monkeypatch.setattr(owner, name, counting)
 
     count(registry, "parse_triggers", "triggers parsed")
     count(annotations, "_parse", "annotations parsed")
-    count(targets, "_plan", "plans made")
-    count(Decider, "__init__", "deciders made")
+    count(targets, "_plan", "plans built")
+    count(Decider, "__init__", "deciders built")
     make = Specs.stack
 
     def stack(specs):
@@ -203,39 +196,39 @@ def calls(monkeypatch):
         return make(specs)
 
     monkeypatch.setattr(Specs, "stack", stack)
-    count(Decider, "started", "starts looked at")
-    count(ScrapeLoop, "look", "pages looked for")
+    count(Decider, "started", "start look-ups")
+    count(ScrapeLoop, "look", "target look-ups")
     return counted
 
 
-# The columns of one workload are built, and replaced in the decider that is there.
-ONE_PARSED = {"triggers parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
+# The columns of one workload are built, and replaced in the existing decider.
+ONE_PARSED = {"triggers parsed": 1, "plans built": 1, "deciders built": 1, "columns": 1}
 
 
 async def test_edited_scaled_object_is_parsed_and_planned_alone(calls, scene):
-    assert calls["triggers parsed"] == calls["plans made"] == WORKLOADS
+    assert calls["triggers parsed"] == calls["plans built"] == WORKLOADS
     calls.clear()
     await scene.put(scene.scaled(3, maximum=8))
     assert calls == ONE_PARSED
     assert scene.plan("w3").spec.maximum == 8
     calls.clear()
     await scene.put(scene.scaled(3, maximum=7), scene.scaled(5, maximum=7))
-    assert calls == {"triggers parsed": 2, "plans made": 2, "deciders made": 1, "columns": 2}
+    assert calls == {"triggers parsed": 2, "plans built": 2, "deciders built": 1, "columns": 2}
 
 
-async def test_edited_scale_target_is_looked_at_alone(calls, scene):
+async def test_edited_scale_target_refreshes_only_its_workloads(calls, scene):
     calls.clear()
     await scene.put(scene.scaled(3, target="w4"))
-    looked = {"pages looked for": 1, "starts looked at": 2}
-    assert calls == {**ONE_PARSED, "columns": WORKLOADS, **looked}, "of both workloads that scale it"
+    look_ups = {"target look-ups": 1, "start look-ups": 2}
+    assert calls == {**ONE_PARSED, "columns": WORKLOADS, **look_ups}, "both workloads with this target"
 
 
 async def test_edit_that_changes_no_plan_keeps_the_decider(calls, scene):
-    decider = scene.works._decider
+    decider = scene.loop._decider
     calls.clear()
     await scene.put(scene.scaled(3, scalerAddress="tidegate.other.svc:6000"))
     assert calls == {"triggers parsed": 1}
-    assert scene.works._decider is decider
+    assert scene.loop._decider is decider
 
 
 async def test_status_of_a_scaled_object_is_not_parsed(calls, scene):
@@ -251,8 +244,8 @@ async def test_deleted_scaled_object_is_forgotten_and_parses_nothing(calls, scen
     calls.clear()
     scene.cluster.apply(SCALEDOBJECTS, "DELETED", scene.scaled(3), scene.clock.time)
     await scene.follow_changes()
-    assert calls == {"deciders made": 1, "columns": WORKLOADS - 1}
-    assert len(scene.works._decider.workloads) == len(scene.works._prepared.parsed.triggers._kept) == WORKLOADS - 1
+    assert calls == {"deciders built": 1, "columns": WORKLOADS - 1}
+    assert len(scene.loop._decider.workloads) == len(scene.loop._prepared.parsed.triggers._kept) == WORKLOADS - 1
 
 
 async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(calls, scene):
@@ -262,20 +255,20 @@ async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(
     assert calls["annotations parsed"] == 3
     calls.clear()
     await scene.put(api.deployment("a1", annotations={**annotated, "tidegate.dev/keep_warm": "7m"}, replicas=1))
-    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
+    assert calls == {"annotations parsed": 1, "plans built": 1, "deciders built": 1, "columns": 1}
     calls.clear()
     await scene.put(api.hpa("a2", target="a2", minimum=2, maximum=6))
-    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
+    assert calls == {"annotations parsed": 1, "plans built": 1, "deciders built": 1, "columns": 1}
     assert scene.plan("a2").spec.maximum == 6
 
 
-async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scene):
+async def test_every_workload_is_refreshed_when_a_resource_becomes_known(calls, scene):
     scene.cluster.mark_lost(PODS, scene.clock.time)
     scene.clock.time += BLIND_S + 1
     calls.clear()
     scene.cluster.mark_current(PODS, scene.clock.time)
     await scene.follow_changes()
-    assert calls == {"pages looked for": WORKLOADS + 1, "starts looked at": WORKLOADS}, "and the GPUs' pages"
+    assert calls == {"target look-ups": WORKLOADS + 1, "start look-ups": WORKLOADS}, "and the GPU targets"
 
 
 async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop(calls, scene, monkeypatch):
@@ -284,22 +277,22 @@ async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop
     parse_one = registry.parse_triggers
     monkeypatch.setattr(registry, "parse_triggers", lambda *given: threads.add(current_thread()) or parse_one(*given))
     calls.clear()
-    prepared = await prepare(config, scene.around)
-    assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS, "deciders made": 1, "columns": WORKLOADS}
+    prepared = await prepare(config, scene.context)
+    assert calls == {"triggers parsed": WORKLOADS, "plans built": WORKLOADS, "deciders built": 1, "columns": WORKLOADS}
     assert current_thread() not in threads
-    prepared = await hand_over(prepared, scene.works.decider)
+    prepared = await hand_over(prepared, scene.loop.decider)
     calls.clear()
-    works = ControlLoop(config, scene.around, scene.works, prepared)
+    loop = ControlLoop(config, scene.context, scene.loop, prepared)
     assert calls == {}
-    assert [plan.workload for plan in works._decider.plans] == [plan.workload for plan in scene.works._decider.plans]
+    assert [plan.workload for plan in loop._decider.plans] == [plan.workload for plan in scene.loop._decider.plans]
 
 
 async def test_object_that_changes_while_a_configuration_is_prepared_is_parsed_alone(calls, scene):
     config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
-    prepared = await prepare(config, scene.around)
+    prepared = await prepare(config, scene.context)
     await scene.put(scene.scaled(3, maximum=8))
     calls.clear()
-    scene.works = ControlLoop(config, scene.around, scene.works, prepared)
+    scene.loop = ControlLoop(config, scene.context, scene.loop, prepared)
     assert calls == {**ONE_PARSED, "columns": WORKLOADS}
     assert scene.plan("w3").spec.maximum == 8
 
@@ -307,11 +300,11 @@ async def test_object_that_changes_while_a_configuration_is_prepared_is_parsed_a
 async def test_new_configuration_keeps_the_counts_and_counts_what_has_changed(scene):
     scene.tick()
     config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
-    scene.works = ControlLoop(config, scene.around, before=scene.works)
+    scene.loop = ControlLoop(config, scene.context, before=scene.loop)
     assert (scene.replicas(3), scene.replicas(7)) == ((1, 1), (1, 1))
     assert scene.tick() == []
     scene.cluster.apply(PODS, "DELETED", scene.pod(3), scene.clock.time)
-    scene.works = ControlLoop(config, scene.around, before=scene.works)
+    scene.loop = ControlLoop(config, scene.context, before=scene.loop)
     assert scene.tick() == ["w3"]
     assert (scene.replicas(3), scene.replicas(7)) == ((1, 0), (1, 1))
 
@@ -320,33 +313,33 @@ async def test_new_configuration_counts_the_workloads_that_it_adds(scene):
     scene.tick()
     scene.cluster.counted.clear()
     added = "workloads: [{namespace: ai, name: new, engine: vllm, pods: {target: Deployment/w4}}]"
-    scene.works = ControlLoop(parse(f"kubernetes: {{}}\n{added}", "config.yaml")[0], scene.around, before=scene.works)
+    scene.loop = ControlLoop(parse(f"kubernetes: {{}}\n{added}", "config.yaml")[0], scene.context, before=scene.loop)
     assert scene.cluster.counted == ["w4"]
 
 
-async def test_workload_that_is_added_while_a_configuration_is_prepared_is_caught_up_with_in_a_thread(calls, scene):
+async def test_workload_added_while_a_configuration_is_prepared_is_parsed_in_a_thread(calls, scene):
     config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
-    prepared = await prepare(config, scene.around)
+    prepared = await prepare(config, scene.context)
     await scene.put(scene.scaled(WORKLOADS, target="w4"))
     calls.clear()
-    prepared = await catch_up(prepared, config, scene.around)
-    assert calls == {"triggers parsed": 1, "plans made": 1, "deciders made": 1, "columns": WORKLOADS + 1}
-    prepared = await hand_over(prepared, scene.works.decider)
+    prepared = await catch_up(prepared, config, scene.context)
+    assert calls == {"triggers parsed": 1, "plans built": 1, "deciders built": 1, "columns": WORKLOADS + 1}
+    prepared = await hand_over(prepared, scene.loop.decider)
     calls.clear()
-    scene.works = ControlLoop(config, scene.around, scene.works, prepared)
+    scene.loop = ControlLoop(config, scene.context, scene.loop, prepared)
     assert calls == {}
-    assert len(scene.works.decider.plans) == WORKLOADS + 1
+    assert len(scene.loop.decider.plans) == WORKLOADS + 1
 
 
 async def test_object_that_changes_while_state_is_handed_over_is_parsed_by_the_new_control_loop(calls, scene):
     config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
-    prepared = await hand_over(await prepare(config, scene.around), scene.works.decider)
+    prepared = await hand_over(await prepare(config, scene.context), scene.loop.decider)
     scene.cluster.apply(SCALEDOBJECTS, "MODIFIED", scene.scaled(3, maximum=8), scene.clock.time)
     calls.clear()
-    scene.works = ControlLoop(config, scene.around, scene.works, prepared)
+    scene.loop = ControlLoop(config, scene.context, scene.loop, prepared)
     assert calls == {}
-    assert scene.works._registry_changed.is_set()
-    await scene.works._register()
+    assert scene.loop._registry_changed.is_set()
+    await scene.loop._register()
     assert calls == ONE_PARSED
     assert scene.plan("w3").spec.maximum == 8
 
@@ -360,18 +353,18 @@ async def test_edited_scaled_object_is_compared_in_a_thread(scene, monkeypatch):
     assert current_thread() not in threads
 
 
-async def test_moved_pod_is_looked_for_at_its_own_place_alone(calls, scene):
+async def test_moved_pod_updates_only_its_own_target(calls, scene):
     calls.clear()
     await scene.put(scene.pod(3, ready=False))
-    assert calls == {"pages looked for": 1, "starts looked at": 1}
+    assert calls == {"target look-ups": 1, "start look-ups": 1}
 
 
 async def test_replaced_control_loop_frees_its_state_without_a_garbage_collection(scene):
     scene.tick()
-    before, decider = scene.works, ref(scene.works.decider)
+    before, decider = scene.loop, ref(scene.loop.decider)
     gc.disable()
     try:
-        scene.works = ControlLoop(parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], scene.around, before=before)
+        scene.loop = ControlLoop(parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], scene.context, before=before)
         before.forget()
         assert decider() is None
     finally:
@@ -380,8 +373,8 @@ async def test_replaced_control_loop_frees_its_state_without_a_garbage_collectio
 
 async def test_registry_built_before_the_first_list_is_never_published(scene):
     cluster = CountedCluster()
-    around = replace(scene.around, cluster=cluster)
-    loop = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], around)
+    context = replace(scene.context, cluster=cluster)
+    loop = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], context)
     scene.published.clear()
     for resource in RESOURCES:
         documents = [scene.scaled(3)] if resource == SCALEDOBJECTS else []
@@ -393,7 +386,7 @@ async def test_registry_built_before_the_first_list_is_never_published(scene):
 
 
 async def test_registry_is_published_again_once_the_cluster_answers_again(scene):
-    await scene.works._register()
+    await scene.loop._register()
     scene.published.clear()
     for resource in RESOURCES:
         scene.cluster.mark_lost(resource, scene.clock.time)
@@ -402,5 +395,5 @@ async def test_registry_is_published_again_once_the_cluster_answers_again(scene)
     for resource in RESOURCES:
         scene.cluster.mark_current(resource, scene.clock.time)
     scene.tick()
-    await scene.works._register()
+    await scene.loop._register()
     assert [len(registry.objects) for registry in scene.published[1:]] == [WORKLOADS]

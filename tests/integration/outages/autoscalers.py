@@ -1,44 +1,37 @@
-"""KEDA and the HPA in front of a real daemon, by the model that `tests/scaler/controllers` holds to the facts.
+"""KEDA and the HPA in front of a real daemon, by the model that `tests/scaler/controllers` compares with the originals.
 
-Whoever tells a story moves their clock: `await scaled.minutes(10)` is ten minutes of polls every 30 s and syncs every
-15 s, all asked over real gRPC, and takes as long as the calls do. The daemon's own time goes on by itself.
+Each test advances their clock: `await scaled.minutes(10)` is ten minutes of polls every 30 s and syncs every 15 s, all
+over real gRPC, and takes only as long as the calls. The daemon's own time passes normally.
 
-Worked example: the daemon answers with errors. `await Scaled(stub, document, replicas=3).minutes(10)` is [], for an
-error without `fallback` moves nobody; with `fallback=Fallback(3, 6)` it is [6].
+Worked example: the daemon responds with errors. `await Scaled(stub, document, replicas=3).minutes(10)` is [], since an
+error without `fallback` scales nothing; with `fallback=Fallback(3, 6)` it is [6].
 """
-
-from dataclasses import dataclass
 
 from scaler.cli.demo.autoscaler import HPA_SYNC_S, DemoScaledObject, StandIn
 from scaler.controllers import hpa
 from scaler.controllers.hpa import SHIPPED, HpaMemory
 from scaler.controllers.keda import Push, ScaledObjectSpec
+from tests.fakes.clock import ManualClock
 
 POLL_S = 30.0
 MINUTE_S = 60.0
 
 
-@dataclass
-class Hand:
-    """The clock of KEDA and of the HPA, which a story moves."""
-
-    time: float = 0.0
-
-    def now(self):
-        return self.time
-
-
 class Scaled:
-    """One ScaledObject, its HPA, and what they scale; `replicas` is its spec.replicas."""
+    """One ScaledObject, its HPA, and its scale target; `replicas` is its spec.replicas."""
 
     def __init__(self, stub, document, *, replicas, deployment=None, **spec):
-        """document: the ScaledObject, whose first trigger goes into every call. deployment: who is to be told of a new
-        number of replicas too. spec: KEDA's, as `fallback`."""
+        """document: the ScaledObject; its first trigger goes into every call. deployment: receives each new number of
+        replicas too. spec: KEDA's, such as `fallback`.
+        """
         self.replicas, self.orders = replicas, []
-        self._stub, self._deployment, self._clock = stub, deployment, Hand()
-        metadata, words = document["metadata"], document["spec"]["triggers"][0]["metadata"]
+        self._stub, self._deployment, self._clock = stub, deployment, ManualClock(0.0)
+        metadata, trigger = document["metadata"], document["spec"]["triggers"][0]
         scaled = DemoScaledObject(
-            metadata["namespace"], metadata["name"], words, ScaledObjectSpec(**{"max_replicas": 9, **spec})
+            metadata["namespace"],
+            metadata["name"],
+            trigger["metadata"],
+            ScaledObjectSpec(**{"max_replicas": 9, **spec}),
         )
         self._stand_in = StandIn(self._clock, "", scaled, self)
 
@@ -52,7 +45,7 @@ class Scaled:
             self._deployment.scale(replicas)
 
     async def minutes(self, number):
-        """So many minutes; returns what was ordered in them."""
+        """Advances that many minutes; returns the replicas ordered in them."""
 
         async def both(at):
             await self._stand_in.sync(self._stub)
@@ -62,7 +55,7 @@ class Scaled:
         return await self._pass(number, both)
 
     async def minutes_of_polls(self, number):
-        """The same without KEDA's metrics server: nobody tells the HPA anything."""
+        """The same without KEDA's metrics server: the HPA gets no metric."""
 
         async def poll(at):
             self._unanswered(at)
@@ -72,7 +65,7 @@ class Scaled:
         return await self._pass(number, poll)
 
     async def minutes_of_nothing(self, number):
-        """The same without KEDA's operator: nobody polls, and the metrics server has nobody to ask."""
+        """The same without KEDA's operator: no polls, and the metrics server gets no metric."""
 
         async def nothing(at):
             self._unanswered(at)
@@ -87,22 +80,22 @@ class Scaled:
         return self.orders[before:]
 
     def _unanswered(self, at):
-        """A sync of the HPA whose metric is not to be had."""
+        """A sync of the HPA without its metric."""
         spec, missing = hpa.HpaSpec(max_replicas=9, behavior=SHIPPED), [hpa.HpaMetric(None, 1.0)]
         outcome, _ = hpa.step(spec, HpaMemory(), missing, self.replicas, self.replicas, at)
         if outcome.replicas != self.replicas:
             self.scale(outcome.replicas, at)
 
     def pushed(self, active):
-        """StreamIsActive said so."""
+        """Apply a message of StreamIsActive."""
         self._stand_in.apply(Push(active))
 
     @property
-    def said(self):
-        """Its last order or trouble."""
+    def last_action(self):
+        """The last order or error."""
         return self._stand_in.last_action
 
 
 def named(name, namespace="ai"):
-    """A ScaledObject of that name whose trigger says nothing: of a workload of the configuration."""
+    """A ScaledObject of that name without trigger metadata: the workload is in the configuration."""
     return {"metadata": {"namespace": namespace, "name": name}, "spec": {"triggers": [{"metadata": {}}]}}

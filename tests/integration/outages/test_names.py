@@ -1,4 +1,4 @@
-"""The name server falls silent, and the system's clock is set. The daemon runs in this process: both are its own."""
+"""The name server falls silent, or the system's clock is set. The daemon runs in this process, with fakes of both."""
 
 import asyncio
 import socket
@@ -17,14 +17,14 @@ from scaler.api.keda import externalscaler_pb2_grpc as rpc
 from scaler.config import parse
 from scaler.controllers.keda import FallbackSpec
 from scaler.daemon import Daemon
-from tests.integration.cluster.keda import Keda
-from tests.integration.cluster.waiting import asked_again
+from tests.fakes.keda import Keda
+from tests.fakes.waiting import until_scraped
 from tests.integration.daemon import conftest as daemons
 
 from .autoscalers import Scaled, named
 from .conftest import QUICKLY
 
-pages, vllm, epp = daemons.pages, daemons.vllm, daemons.epp
+targets, vllm, epp = daemons.targets, daemons.vllm, daemons.epp
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 SOON_S = 60.0
 CHAT, NIGHT = WorkloadKey("ai", "chat"), WorkloadKey("ai", "night")
@@ -41,7 +41,7 @@ workloads:
 
 
 class NameServer:
-    """names: the addresses of each. broken: it fails to answer."""
+    """names: addresses by name. broken: every look-up fails."""
 
     def __init__(self):
         self.names, self.broken = {}, False
@@ -59,27 +59,27 @@ def names():
 
 @pytest.fixture
 def system_time(monkeypatch):
-    """The system's clock, `ahead_s` seconds ahead of what it was; the monotonic one cannot be set."""
-    made = SimpleNamespace(ahead_s=0.0)
-    set_time = SimpleNamespace(time=lambda: time.time() + made.ahead_s, monotonic=time.monotonic)
+    """The system's clock, `ahead_s` seconds ahead of its former value; the monotonic clock cannot be set."""
+    offset = SimpleNamespace(ahead_s=0.0)
+    set_time = SimpleNamespace(time=lambda: time.time() + offset.ahead_s, monotonic=time.monotonic)
     monkeypatch.setattr(clock, "time", set_time)
-    return made
+    return offset
 
 
 @pytest.fixture
-async def keda(names, pages, system_time):
-    """KEDA's calls to a daemon whose names this server knows; an "address" is the name of a page."""
+async def keda(names, targets, system_time):
+    """KEDA's calls to a daemon with this name server; an "address" is the name of a target."""
 
     def discoveries(config):
         for key in (CHAT, NIGHT):
             name = f"{key.name}.ai.svc"
 
             def target_at(address, key=key):
-                return Target(pages.url(address), "vllm", Role.PODS, key)
+                return Target(targets.url(address), "vllm", Role.PODS, key)
 
             fresh_s = config.fresh_for
             yield DnsTargets(name, target_at, owner=key, timeout_s=0.2, keep_s=fresh_s, resolver=names.resolve)
-        yield StaticTargets([Target(pages.url("front"), "epp", Role.GATEWAY, NIGHT)])
+        yield StaticTargets([Target(targets.url("front"), "epp", Role.GATEWAY, NIGHT)])
 
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
     daemon = Daemon(parse(CONFIG, "config.yaml")[0], WallClock(), discoveries=lambda config: [*discoveries(config)])
@@ -93,55 +93,53 @@ async def keda(names, pages, system_time):
 
 
 @pytest.fixture
-async def begun(names, pages, keda, vllm, epp):
-    """One that works, on two pods, and one that sleeps: (stub, document) of each."""
+async def started(names, targets, keda, vllm, epp):
+    """A working workload with two pods, and a sleeping one: their documents."""
     chat, night = named("chat"), named("night")
     names.names = {"chat.ai.svc": {"a", "b"}, "night.ai.svc": {"n"}}
-    pages["a"].body = pages["b"].body = vllm(running=20)
-    pages["n"].body, pages["front"].body = vllm(), epp(queued=0, ready=1)
-    # 40 requests at 16 a replica: 2.5, so 3.
+    targets["a"].body = targets["b"].body = vllm(running=20)
+    targets["n"].body, targets["front"].body = vllm(), epp(queued=0, ready=1)
+    # 40 requests at 16 per replica: 2.5, so 3.
     await keda.until((3, True), chat)
     await keda.until((0, False), night)
     del names.names["night.ai.svc"]
-    await asked_again(pages["front"])
+    await until_scraped(targets["front"])
     return chat, night
 
 
-async def test_a_name_server_that_fails_is_held_and_then_an_error_and_a_sleeper_sleeps_and_can_be_woken(
-    names, pages, keda, begun, epp
+async def test_failing_name_server_is_held_and_then_an_error_and_a_sleeping_workload_can_be_woken(
+    names, targets, keda, started, epp
 ):
-    chat, night = begun
+    chat, night = started
     fallbacks = (None, FallbackSpec(3, 6))
     awake = [Scaled(keda.stub, chat, replicas=3, fallback=fallback) for fallback in fallbacks]
     asleep = [Scaled(keda.stub, night, replicas=0, fallback=fallback) for fallback in fallbacks]
-    async with keda.watching(chat) as seen, keda.watching(night) as slept:
+    async with keda.watching(chat) as responses, keda.watching(night) as slept:
         names.broken = True
         await keda.until(UNAVAILABLE, chat)
         assert [await one.minutes(10) for one in (*awake, *asleep)] == [[], [6], [], []]
-    assert (set(seen), slept) == ({(3, True), UNAVAILABLE}, [(0, False)])
-    pages["front"].body = epp(queued=20, ready=0)
+    assert (set(responses), slept) == ({(3, True), UNAVAILABLE}, [(0, False)])
+    targets["front"].body = epp(queued=20, ready=0)
     await keda.until((2, True), night)
     names.broken = False
     await keda.until((3, True), chat)
 
 
-async def test_a_name_server_that_says_that_nobody_is_there_is_believed_and_never_puts_to_sleep(
-    names, pages, keda, begun
-):
-    chat, _ = begun
-    async with keda.watching(chat) as seen:
+async def test_name_without_addresses_is_no_error_and_never_puts_to_sleep(names, targets, keda, started):
+    chat, _ = started
+    async with keda.watching(chat) as responses:
         del names.names["chat.ai.svc"]
         await keda.until((1, True), chat)
-        await asked_again(pages["front"], 10)
-    assert {active for _, active in seen} == {True}
-    # One is kept, as of a workload that loads; and the least that the HPA may order is one.
+        await until_scraped(targets["front"], 10)
+    assert {active for _, active in responses} == {True}
+    # One replica is kept, as of a loading workload; and the HPA's minimum is one.
     assert await Scaled(keda.stub, chat, replicas=3).minutes(10) == [1]
 
 
-async def test_a_system_clock_that_is_set_changes_no_answer(pages, keda, begun, system_time):
-    chat, night = begun
-    async with keda.watching(chat) as seen, keda.watching(night) as slept:
+async def test_set_system_clock_changes_no_decision(targets, keda, started, system_time):
+    chat, night = started
+    async with keda.watching(chat) as responses, keda.watching(night) as slept:
         for step_s in (300.0, -300.0):
             system_time.ahead_s = step_s
-            await asked_again(pages["front"], 6)
-    assert (seen, slept) == ([(3, True)], [(0, False)])
+            await until_scraped(targets["front"], 6)
+    assert (responses, slept) == ([(3, True)], [(0, False)])

@@ -1,4 +1,4 @@
-"""What everybody asks falls silent: Prometheus as a source, Redis. No Kubernetes is asked here."""
+"""Outages of central sources: Prometheus and Redis. Kubernetes is off here."""
 
 import signal
 
@@ -8,9 +8,9 @@ import pytest
 
 from scaler.api.keda import externalscaler_pb2_grpc as rpc
 from scaler.controllers.keda import FallbackSpec
+from tests.fakes.daemon import running
+from tests.fakes.keda import Keda
 from tests.fakes.ports import free_ports
-from tests.integration.cluster.keda import Keda
-from tests.integration.cluster.process import running
 
 from . import central
 from .autoscalers import Scaled, named
@@ -26,15 +26,15 @@ def workload(name, where):
 
 
 def through(prometheus, name, *, gateway=False):
-    """A workload whose engines, or whose gateway, a Prometheus has asked."""
+    """A workload with engines, or a gateway, that are read through Prometheus."""
     query = f"""{{prometheus: {{url: {prometheus.url!r}, selector: 'job="{name}"', max_age: 2s}}}}"""
     return workload(name, f"gateway: {query}" if gateway else f"pods: {query}")
 
 
 @pytest.fixture(scope="module")
 def prometheus():
-    with central.prometheus() as made:
-        yield made
+    with central.prometheus() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def tidegate(prometheus, redis_port, tmp_path_factory):
     config = folder / "config.yaml"
     queues = [f"gateway: {{redis: {{url: 'redis://127.0.0.1:{redis_port}', lists: [{key}]}}}}" for key in ("a", "b")]
     workloads = [
-        through(prometheus, "seen"),
+        through(prometheus, "failing"),
         through(prometheus, "lost"),
         through(prometheus, "night", gateway=True),
         workload("jobs", queues[0]),
@@ -65,36 +65,36 @@ async def stub(tidegate):
         yield rpc.ExternalScalerStub(channel), Keda(channel)
 
 
-async def test_a_prometheus_that_falls_silent_is_held_and_then_an_error_and_wakes_no_sleeper(prometheus, stub):
+async def test_silent_prometheus_is_held_and_then_an_error_and_wakes_no_sleeping_workload(prometheus, stub):
     stub, keda = stub
-    prometheus.says("seen", waiting=0, running=40)
-    prometheus.says("lost", waiting=0, running=40)
-    prometheus.holds("night", 0)
-    seen, lost, night = named("seen"), named("lost"), named("night")
-    for each in (seen, lost):
+    prometheus.set_engine("failing", waiting=0, running=40)
+    prometheus.set_engine("lost", waiting=0, running=40)
+    prometheus.set_gateway("night", 0)
+    failing, lost, night = named("failing"), named("lost"), named("night")
+    for each in (failing, lost):
         await keda.until((3, True), each)
     await keda.until((0, False), night)
-    awake = [Scaled(stub, seen, replicas=3, fallback=fallback) for fallback in FALLBACKS]
+    awake = [Scaled(stub, failing, replicas=3, fallback=fallback) for fallback in FALLBACKS]
     assert [await one.minutes(1) for one in awake] == [[], [], [], []]
     asleep = [Scaled(stub, night, replicas=0, fallback=fallback) for fallback in FALLBACKS]
-    async with keda.watching(seen) as answers, keda.watching(lost) as others, keda.watching(night) as slept:
-        # Of some it says that it cannot; of one it says nothing at all, as it does when it has lost its data.
-        prometheus.failing |= {"seen", "night"}
+    async with keda.watching(failing) as answers, keda.watching(lost) as lost_answers, keda.watching(night) as slept:
+        # Some queries fail; one returns nothing, as after a loss of data.
+        prometheus.failing |= {"failing", "night"}
         del prometheus.series["lost"]
         await keda.until(UNAVAILABLE, lost)
-        await keda.until(UNAVAILABLE, seen)
+        await keda.until(UNAVAILABLE, failing)
         assert [await one.minutes(10) for one in asleep] == [[], [], [], []]
-    assert [set(answers), set(others)] == [{(3, True), UNAVAILABLE}] * 2
+    assert [set(answers), set(lost_answers)] == [{(3, True), UNAVAILABLE}] * 2
     assert slept == [(0, False)]
     assert [await one.minutes(10) for one in awake] == [[], [6], [2], [1]]
 
     prometheus.failing.clear()
-    prometheus.holds("night", 20)
-    await keda.until((3, True), seen)
+    prometheus.set_gateway("night", 20)
+    await keda.until((3, True), failing)
     await keda.until((2, True), night)
 
 
-async def test_a_redis_that_falls_silent_is_held_and_then_an_error_and_wakes_no_sleeper(
+async def test_silent_redis_is_held_and_then_an_error_and_wakes_no_sleeping_workload(
     tidegate, stub, redis_port, debian_tool
 ):
     stub, keda = stub
@@ -103,7 +103,7 @@ async def test_a_redis_that_falls_silent_is_held_and_then_an_error_and_wakes_no_
         client.rpush("a", *range(40))
         await keda.until((3, True), jobs)
         await keda.until((0, False), idle)
-        # 40 jobs at 16 a worker: 2.5, so 3.
+        # 40 jobs at 16 per worker: 2.5, so 3.
         awake = [Scaled(stub, jobs, replicas=3, fallback=fallback) for fallback in FALLBACKS]
         assert [await one.minutes(1) for one in awake] == [[], [], [], []]
         asleep = [Scaled(stub, idle, replicas=0, fallback=fallback) for fallback in FALLBACKS]

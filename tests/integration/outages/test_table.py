@@ -1,4 +1,4 @@
-"""Each row of the tables of docs/explanation/outages.md has its tests, and each test of this folder has its row."""
+"""Each row of the tables in docs/explanation/outages.md has its tests, and each test of this folder has its row."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ NAMES = [name for rows in TESTS.values() for names in rows.values() for name in 
 
 
 def first_cells(section):
-    """The first cell of each row of a section's tables, without their heads."""
+    """The first cell of each row of a section's tables, without the heads."""
     tables = [table.splitlines() for table in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)]
     return [row.strip("| ").split(" | ")[0] for table in tables for row in table[2:]]
 
@@ -21,7 +21,7 @@ def defined(files):
     return [name for file in files for name in DEFINED.findall(file.read_text(encoding="utf-8"))]
 
 
-def test_each_row_of_the_page_has_its_tests_and_no_row_is_only_here():
+def test_each_row_of_the_document_has_tests_and_no_other_row_exists():
     sections = dict(section.split("\n", 1) for section in PAGE.split("\n## ")[1:])
     shown = {heading: cells for heading, text in sections.items() if (cells := first_cells(text))}
     assert shown == {heading: list(rows) for heading, rows in TESTS.items()}
@@ -34,5 +34,5 @@ def test_each_test_that_a_row_names_exists():
 
 
 def test_each_test_of_an_outage_has_its_row():
-    ours = defined(file for file in Path(__file__).parent.glob("test_*.py") if file != Path(__file__))
-    assert [name for name in ours if name not in NAMES] == []
+    tests_here = defined(file for file in Path(__file__).parent.glob("test_*.py") if file != Path(__file__))
+    assert [name for name in tests_here if name not in NAMES] == []

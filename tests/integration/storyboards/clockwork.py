@@ -1,7 +1,7 @@
-"""A clock that is wound by hand: what happens once, what happens again and again, and what may be skipped.
+"""A simulated clock for one-time calls and periodic calls, which can skip idle periods.
 
-Everything of the storyboards happens here, in order of time. Nothing runs by itself, so a week takes as long as its
-events do. While nobody would see a difference (`resting`), the beats are let go and only heard now and then.
+All events of a scenario run here, in order of time. Nothing runs by itself, so a week takes only as long as its events.
+While nothing can change (`resting`), the periodic calls pause and run only every `rest_s`.
 
 Worked example: `clock.every(5.0, scrape)` and `clock.run_until(clock.now + 60.0)` scrape twelve times.
 """
@@ -14,13 +14,13 @@ from itertools import count
 from math import ceil, inf
 
 MONDAY = 1772409600.0  # Monday, 2 March 2026, 00:00 UTC, POSIX seconds
-BEFORE_S = 60.0  # a rest ends so long before anything happens, and is no shorter
+BEFORE_S = 60.0  # a rest ends this long before the next event, and is no shorter
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86400.0
 
 
 @dataclass(eq=False)
 class Beat:
-    """Something that happens every `period_s` seconds until it is stopped."""
+    """A call every `period_s` seconds until it is stopped."""
 
     period_s: float
     call: object
@@ -35,10 +35,9 @@ class Beat:
 class Clock:
     """now: POSIX seconds.
 
-    resting: is there nothing to be seen until the next thing that happens once? Then the beats rest too.
-    rested:  told when they begin again: whoever reads, reads first.
-    foreseen: when somebody means to act without being asked, POSIX seconds: a start in advance.
-    rest_s:  how long they rest at a time.
+    resting: whether nothing can change until the next one-time call. Then periodic calls pause too. rested: called when
+    they resume: readers catch up first. foreseen: POSIX seconds of the next decision that needs no event, such as a
+    start in advance. rest_s: length of one rest.
     """
 
     now: float = MONDAY
@@ -51,20 +50,20 @@ class Clock:
     _number: object = field(default_factory=count)
 
     def at(self, when, call):
-        """Once, then; at once if that is past."""
+        """Call once at that time, or at once if it is past."""
         heapq.heappush(self._once, (max(when, self.now), next(self._number), call))
 
     def after(self, seconds, call):
         self.at(self.now + seconds, call)
 
     def every(self, period_s, call, first_s=0.0):
-        """Again and again, `first_s` from now for the first time."""
+        """Call periodically, for the first time `first_s` from now."""
         beat = Beat(period_s, call, self.now + first_s)
         heapq.heappush(self._beats, (beat.next_at, next(self._number), beat))
         return beat
 
     def run_until(self, end):
-        """Everything until then, and what happens at that very moment too."""
+        """Run all calls until then, including those at exactly that time."""
         while True:
             once_at = self._once[0][0] if self._once else inf
             if self.resting():
@@ -88,7 +87,7 @@ class Clock:
         beat.call()
 
     def _rest(self, until):
-        """Beats that would come before keep their phase and come later."""
+        """Periodic calls that would fall into the rest keep their phase and come later."""
         target = min(until, self.now + self.rest_s)
         if target < self.now + BEFORE_S:
             return

@@ -1,19 +1,20 @@
-"""How a story is told: played once, its numbers printed, and held against its row in
-benchmarks/SCALE-TO-ZERO.md."""
+"""Runs each scenario once, prints its numbers, and compares them with its row in benchmarks/SCALE-TO-ZERO.md."""
 
 import pytest
 
-from .stories import STORIES
+from .scenarios import SCENARIOS
 from .table import HEAD, row, rows
 
 
 @pytest.fixture
-def told():
-    """`told(stories.stock_out)`: the stage of a story that ended well: nothing lost, no wrong sleep, no wrong wake."""
+def play():
+    """`play(scenarios.stock_out)`: the stage of a scenario that ended well: no lost request, no wrong sleep, no wrong
+    wake.
+    """
 
-    def play(story):
-        (name,) = [name for name, each in STORIES.items() if each is story]
-        stage = story()
+    def play(scenario):
+        (name,) = [name for name, each in SCENARIOS.items() if each is scenario]
+        stage = scenario()
         print(f"\n{HEAD.splitlines()[0]}\n{row(name)}")  # noqa: T201 - what `pytest -s` is for
         assert stage.judge.wrong_sleeps == []
         assert stage.judge.wrong_wakes == []

@@ -1,7 +1,7 @@
-"""KEDA and the HPA over one model: `scaler.controllers` on the clock, with what Tidegate ships for them.
+"""KEDA and the HPA over one model: `scaler.controllers` on the clock, with the settings that Tidegate ships.
 
-Worked example: the gate's answer turns active at zero replicas: the push sets one replica at that moment; the HPA's
-next sync, within 15 s, makes it as many as the answer says.
+Worked example: the decision becomes active at zero replicas: the push sets one replica at that moment; the HPA's next
+sync, within 15 s, sets the number of the decision.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED, HpaMemory
 
 HPA_SYNC_S = 15.0
-STREAM_AGAIN_S = 4.0  # KEDA's first back-off after a stream broke
+STREAM_AGAIN_S = 4.0  # KEDA's first back-off after a broken stream
 # The ScaledObject of the README.
 SHIPPED_OBJECT = keda.ScaledObjectSpec(min_replicas=0, max_replicas=8, polling_interval_s=10.0, cooldown_s=30.0)
 
 
 class Control:
-    """ordered: told (model, before, after) of each order just before it is carried out."""
+    """ordered: called with (model, before, after) just before each order is carried out."""
 
     def __init__(self, clock, gate, model, spec=SHIPPED_OBJECT, *, push=True, poll_first_s=3.0):
         self.clock, self.gate, self.model, self.spec = clock, gate, model, spec
         self.ordered = lambda model, before, after: None
-        self.said = ""
+        self.last_reason = ""
         self._push, self._down_until = push, clock.now
         self._keda = keda.KedaMemory(created_at=clock.now)
         self._hpa_spec = hpa.HpaSpec(
@@ -36,12 +36,12 @@ class Control:
         return self._polls.next_at
 
     def pushed(self, decision):
-        """What the stream brings of a new answer: nothing while it is broken, or while the answer is an error."""
+        """Handle a new decision on the stream, unless the stream is broken or the decision is an error."""
         if self._push and decision.known and self.clock.now >= self._down_until:
             self._happened(keda.Push(decision.active))
 
     def stream_broke(self, seconds):
-        """The process is gone for so long; the stream is opened again a while after it is back."""
+        """The process is gone for that long; the stream reopens some time after its return."""
         self._down_until = self.clock.now + seconds + STREAM_AGAIN_S
         self.clock.at(self._down_until, self._reopened)
 
@@ -84,6 +84,6 @@ class Control:
 
     def _order(self, replicas, why):
         if replicas != self.model.wanted:
-            self.said = why
+            self.last_reason = why
             self.ordered(self.model, self.model.wanted, replicas)
             self.model.scale(replicas)

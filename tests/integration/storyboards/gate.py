@@ -1,12 +1,11 @@
-"""Tidegate in the world: the real reading of pages and the real Decider, on the shipped configuration.
+"""Tidegate in the simulation: the real parsers and the real Decider, on the shipped configuration.
 
-What `scaler.engine.loop` does with sockets and tasks is done here by the clock: pages are asked each at its own
-phase, a page
-that lands is decided on at once, a sweep follows every tick, the cluster is known half a second late. `kill` and
-`start` are the end and the beginning of the process.
+The clock replaces the sockets and tasks of `scaler.engine.loop`. Each target is scraped at its own phase, each landing
+is decided at once, a sweep follows every tick, and changes of the cluster arrive half a second late. `kill` and `start`
+end and start the process.
 
-Worked example: `Gate(clock, "workloads: [...]", [model])` asks the gateway of `ai/chat` every 5 s, and each of its pods
-once it is ready; `answer(model)` is the Decision that stands on the Board, None where there is none.
+Worked example: `Gate(clock, "workloads: [...]", [model])` scrapes the gateway of `ai/chat` every 5 s, and each of its
+pods once it is ready; `answer(model)` is the Decision on the Board, or None.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from scaler.workloads import ordered, take, targets
 from .world import SCHEDULED_S
 
 CHECKPOINT_S = 10.0
-WATCH_S = 0.5  # until what changes in the cluster is known here
-SETTLED_S = 30.0  # nothing has moved for so long: every page and every tick has seen it
+WATCH_S = 0.5  # delay of a change in the cluster until the watch delivers it
+SETTLED_S = 30.0  # after this time without a change every scrape and every tick has followed it
 
 CHAT = """
 workloads:
@@ -40,7 +39,7 @@ workloads:
     gateway: {url: "http://chat-epp.ai.svc:9090/metrics"}
     replicas: {min: 0, max: 8}
 """
-CONSTANT = CHAT + "    keep_warm: 5m\n"  # where a story is not of what is learned
+CONSTANT = CHAT + "    keep_warm: 5m\n"  # for scenarios without a learned keep-warm time
 
 
 def key_of(model):
@@ -48,26 +47,26 @@ def key_of(model):
 
 
 class Gate:
-    """config: the text of a configuration file. nodes: whose GPUs are shown. seed: of the phases of its scrapes.
-    gateways: is there a page that lives at zero? snapshots: is there something left of a process that was killed?
+    """config: the text of a configuration file. nodes: their GPUs are exposed. seed: of the phases of its scrapes.
+    gateways: whether a target exists at zero replicas. snapshots: whether a killed process leaves a checkpoint.
 
-    answered: told (model, decision) of each answer that has changed, as KEDA's stream is.
+    answered: called with (model, decision) for each changed decision, like KEDA's stream.
     """
 
-    def __init__(self, clock, config, models, nodes=(), *, gateways=True, seed=1, tick_s=None, snapshots=False):
+    def __init__(self, clock, config, models, nodes=(), *, gateways=True, seed=1, tick_s=None, checkpoints=False):
         self.clock, self.models, self.nodes = clock, {key_of(model): model for model in models}, tuple(nodes)
         self.config, _ = parse(config, "config.yaml")
         self.interval_s, self.tick_s = self.config.scrape.interval, tick_s or self.config.tick
         self._wake_s = min(self.interval_s, self.config.scrape.wake_interval)
         self.answered = lambda model, decision: None
         self.alive = False
-        self.silent = {}  # role: (from, until): pages that do not answer
-        self.heard_at = {}  # target: POSIX seconds of the last page that landed
-        self._gateways, self._checkpoints, self._chance = gateways, snapshots, Random(seed)
+        self.silent = {}  # role: (from, until): targets that do not respond
+        self.scraped_at = {}  # target: POSIX seconds of its last successful scrape
+        self._gateways, self._checkpoints, self._chance = gateways, checkpoints, Random(seed)
         self._views = {key: self._view(model) for key, model in self.models.items()}
         self.board = {}
         self._moved_at = clock.now
-        self.kept = None  # what the last process left behind
+        self.kept = None  # the checkpoint of the last process
         for key, model in self.models.items():
             model.changed = partial(self._changed, key, model)
         self.start()
@@ -75,25 +74,25 @@ class Gate:
     # The process.
 
     def start(self):
-        """A process begins, with what the last one has left, if it has."""
-        census = take(self.config, (), (), ())
+        """Start a process, with the checkpoint of the last one if there is one."""
+        registry = take(self.config, (), (), ())
         self._decider = Decider(
-            targets.plans(self.config, census.workloads, ordered(census)),
+            targets.plans(self.config, registry.workloads, ordered(registry)),
             interval_s=self.interval_s,
             fresh_intervals=self.config.freshness.intervals,
             prices=HourlyPrices(self.config.prices.gpu_hour, self.config.prices.waiting_hour),
         )
         if self.kept is not None:
             self._decider.restore(unpack(self.kept), self.clock.now)
-        self._pages, self._asked, self._readers = {}, {}, {}
+        self._pages, self._scraped, self._readers = {}, {}, {}
         self._rounds, self._wakes = {}, []
         self.alive = True
         for number, node in enumerate(self.nodes):
-            self._ask(Target(f"http://node-{number}:9400/metrics", "dcgm", Role.GPUS), node.page)
+            self._add_target(Target(f"http://node-{number}:9400/metrics", "dcgm", Role.GPUS), node.page)
         if self._gateways:
             for key, model in self.models.items():
                 url = f"http://{model.name}-epp:9090/metrics"
-                self._ask(Target(url, "epp", Role.GATEWAY, key), model.gateway_page)
+                self._add_target(Target(url, "epp", Role.GATEWAY, key), model.gateway_page)
         for key in self.models:
             self.clock.after(WATCH_S, partial(self._look, key, self._views[key], self._decider))
         self._ticks = self.clock.every(self.tick_s, self._tick, first_s=self.tick_s)
@@ -111,13 +110,13 @@ class Gate:
             self._keeps.stop()
         for beat in (*self._rounds.values(), *self._wakes):
             beat.stop()
-        self._asked, self._rounds, self._wakes = {}, {}, []
+        self._scraped, self._rounds, self._wakes = {}, {}, []
 
     def answer(self, model):
         return self.board.get(key_of(model))
 
     def rests(self):
-        """Is everything at zero, known to be, and the same from page to page?"""
+        """Whether every workload is at zero, counted as such, and unchanged between scrapes."""
         return (
             self.alive
             and len(self.board) == len(self.models)
@@ -128,9 +127,9 @@ class Gate:
         )
 
     def catch_up(self):
-        """After a rest: every page is asked, then it is decided."""
+        """After a rest: scrape every target, then decide."""
         for key in list(self._rounds):
-            self._scrape([target for target in self._asked if key in (target, target.owner)])
+            self._scrape([target for target in self._scraped if key in (target, target.owner)])
         self._tick()
 
     # The cluster.
@@ -148,7 +147,7 @@ class Gate:
         return _View(count, served, tuple(self._record(pod) for pod in model.pods))
 
     def _record(self, pod):
-        """A pod as the API server tells of it."""
+        """A pod as the API server reports it."""
         waits = not pod.scheduled and self.clock.now >= pod.created_at + SCHEDULED_S
         return Pod(
             PodKey("ai", pod.name),
@@ -167,7 +166,9 @@ class Gate:
         self.clock.after(WATCH_S, partial(self._look, key, self._view(model), None))
 
     def _look(self, key, view, decider):
-        """What the watches say now. decider: the one that was begun with it, where that is why it is told."""
+        """Apply a change of the watches. decider: the decider that was started with it, if the start caused the
+        call.
+        """
         self._views[key], self._moved_at = view, self.clock.now
         if not self.alive or (decider is not None and decider is not self._decider):
             return
@@ -175,11 +176,11 @@ class Gate:
         self._decider.started(key, view.records, self.clock.now)
         listed = {self._engine(key, pod): (pod, leaving) for pod, leaving in view.pods}
         for target, (pod, _) in listed.items():
-            if target not in self._asked:
-                self._ask(target, partial(self.models[key].engine_page, pod))
-        for target in [each for each in self._asked if each.role is Role.PODS and each.owner == key]:
+            if target not in self._scraped:
+                self._add_target(target, partial(self.models[key].engine_page, pod))
+        for target in [each for each in self._scraped if each.role is Role.PODS and each.owner == key]:
             if target not in listed:
-                del self._asked[target]
+                del self._scraped[target]
                 self._readers.pop(target, None)
                 self._decider.retire(target)
         leaving = frozenset(target for target, (_, goes) in listed.items() if goes)
@@ -190,11 +191,12 @@ class Gate:
     def _engine(key, pod):
         return Target(f"http://{pod.name}:8000/metrics", "vllm", Role.PODS, key, pod=PodKey("ai", pod.name))
 
-    # The pages.
+    # The targets.
 
-    def _ask(self, target, page):
-        """As `exporter.scrape.loop.loop`: in rounds, which all targets of a workload share; a new pod causes one
-        more."""
+    def _add_target(self, target, page):
+        """As `exporter.scrape.loop.loop`: in rounds shared by all targets of a workload; a new pod causes one more
+        round.
+        """
         self._decider.expect(target)
         self._pages[target] = page
         key = target.owner or target
@@ -203,18 +205,18 @@ class Gate:
             self._rounds[key] = self.clock.every(self.interval_s, partial(self._scrape_round, key), first_s)
         elif target.role is Role.PODS:
             self.clock.after(0.0, partial(self._scrape_round, key))
-        self._asked[target] = self._rounds[key]
+        self._scraped[target] = self._rounds[key]
         if target.role is Role.GATEWAY:
             first_s = self._chance.uniform(0.0, self._wake_s)
             self._wakes.append(self.clock.every(self._wake_s, partial(self._scrape_wake_source, target), first_s))
 
     def _at_zero(self, key):
         decision = self.board.get(key)
-        known = decision is not None and decision.known
-        return known and not decision.active and not decision.evidence.replicas_wanted
+        decided = decision is not None and decision.known
+        return decided and not decision.active and not decision.evidence.replicas_wanted
 
     def _scrape_round(self, key):
-        targets = [target for target in self._asked if key in (target, target.owner)]
+        targets = [target for target in self._scraped if key in (target, target.owner)]
         self._scrape([t for t in targets if t.role is not Role.GATEWAY or not self._at_zero(key)])
 
     def _scrape_wake_source(self, target):
@@ -231,7 +233,7 @@ class Gate:
             if outcome is None or isinstance(outcome, Failure):
                 self._decider.missed(target)
             else:
-                self.heard_at[target] = now
+                self.scraped_at[target] = now
                 landings.append((target, outcome, now))
         if landings:
             self._publish(self._decider.land_together(landings, now))
@@ -246,9 +248,9 @@ class Gate:
             self.board[decision.workload] = decision
             self.answered(self.models[decision.workload], decision)
 
-    def seen_at(self, model, pod=None):
-        """POSIX seconds of the last page of a model's gateway, or of one of its pods; -inf if there was none."""
-        for target, at in self.heard_at.items():
+    def last_scrape_at(self, model, pod=None):
+        """POSIX seconds of the last scrape of a model's gateway, or of one of its pods; -inf if there was none."""
+        for target, at in self.scraped_at.items():
             if target.owner == key_of(model) and (
                 target.role is Role.GATEWAY if pod is None else target.pod == PodKey("ai", pod.name)
             ):
@@ -257,8 +259,8 @@ class Gate:
 
 
 class _View:
-    """What the cluster says of a model: its count, its pods that have been ready with whether they are leaving, and all
-    of its pods as the API server tells of them.
+    """The cluster's view of a model: its count, its pods that have been ready (each with whether it is leaving), and
+    all of its pods as the API server reports them.
     """
 
     def __init__(self, count, pods, records):

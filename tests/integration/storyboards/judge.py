@@ -1,18 +1,18 @@
-"""Who counts: what was lost, what was put to sleep or woken wrongly, and what keeping warm cost.
+"""Scores a scenario: lost requests, wrong sleeps, wrong wakes, and the cost of keeping warm.
 
-Wrong sleeps: an order to zero while a request is in hand that some page has shown by then, or a GPU job runs that some
-page has shown; and a pod that was killed with work in it. A request that nobody can have read of yet is no wrong sleep
-but a race: it is counted apart, and has to be answered like any other.
+Wrong sleeps: an order to zero while a request is in hand that a scrape has shown by then, or while a GPU job runs that
+a scrape has shown; and a pod that was killed with work in it. A request that no scrape can have shown yet is a race,
+and no wrong sleep: races are counted separately, and such requests must be answered like any other.
 
-Wrong wakes: an answer that turns active at zero while nobody waits, and its order. Who orders one (a schedule, somebody
-who prefers the cost to being blind) is asked by `expected`.
+Wrong wakes: a decision that becomes active at zero without a waiting request, and its order. `expected` exempts
+intended ones (a schedule, `on_blind: wake`).
 
-What it cost is in GPU-seconds of one replica: those in which it had nothing to do, and for each start that somebody
-waited for, the GPU's seconds of the start and what the waiting is worth. The clairvoyant choice knows the next request
-of each pause and takes the cheaper of the two: stay, or start again. `regret` is the ratio of both sums.
+Cost is in GPU-seconds of one replica: its idle seconds, and for each start with a waiting request, the GPU's seconds of
+the start and the price of the waiting. The clairvoyant choice knows the next request of each pause and takes the
+cheaper option: stay, or start again. `regret` is the ratio of both sums.
 
-Worked example: starts take 75 s, a second of waiting is worth 12 GPU-seconds: a start costs 75 + 12 x 75 = 975. A pause
-of 420 s costs the clairvoyant 420; kept warm for 300 s and 30 s of cooldown it costs 330 + 975 = 1305.
+Worked example: starts take 75 s, and a second of waiting costs 12 GPU-seconds: a start costs 75 + 12 x 75 = 975. A
+pause of 420 s costs the clairvoyant 420; kept warm for 300 s, with 30 s of cooldown, it costs 330 + 975 = 1305.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import nan
 
-# A dcgm-exporter's page is up to 30 s behind, and is asked every 5 s.
+# dcgm-exporter's values are up to 30 s old, and are scraped every 5 s.
 GPUS_SHOW_S = 40.0
-WAITING_GPU_S = 12.0  # what a second of waiting is worth in seconds of a GPU: the shipped `prices`, 30 to 2.5
+WAITING_GPU_S = 12.0  # the price of a second of waiting in GPU-seconds: the shipped `prices`, 30 to 2.5
 
 
 @dataclass(frozen=True)
 class Score:
-    """idle_s: replica-seconds with nothing to do. paid, clairvoyant: GPU-seconds, waiting included, over all pauses."""
+    """idle_s: replica-seconds without work. paid, clairvoyant: GPU-seconds, waiting included, over all pauses."""
 
     requests: int
     lost: int
@@ -54,11 +54,11 @@ class Score:
 
 
 class Judge:
-    """expected: may this decision wake with nobody waiting?"""
+    """expected: whether this decision may wake without a waiting request."""
 
     def __init__(self, clock, gate, model, waiting_gpu_s=WAITING_GPU_S):
         self.clock, self.gate, self.model, self.waiting_gpu_s = clock, gate, model, waiting_gpu_s
-        self.expected = lambda decision: str(decision.reason) in {"scheduled", "warm"}  # warm: up in advance
+        self.expected = lambda decision: str(decision.reason) in {"scheduled", "warm"}  # warm: started in advance
         self.wrong_sleeps, self.wrong_wakes, self.races = [], [], 0
         self.sleeps, self.wakes = [], []
         self._replica_s = self._idle_s = 0.0
@@ -67,11 +67,11 @@ class Judge:
         self._was_active = None
         self._idle_in_pause = 0.0
         self._pause_since = None
-        self._pauses = []  # (begun, ended by a request, idle replica-seconds, was a replica ready for it)
+        self._pauses = []  # (start, end by a request, idle replica-seconds, whether a replica was ready for it)
         model.accounted = self.account
 
     def answered(self, decision):
-        """An answer has changed."""
+        """Called for each changed decision."""
         if not decision.known:
             return
         if decision.active and self._was_active is not True:
@@ -81,36 +81,36 @@ class Judge:
         self._was_active = decision.active
 
     def ordered(self, model, before, after):
-        """An order is about to be carried out."""
+        """Called just before an order is carried out."""
         now = self.clock.now
         if before > 0 and after == 0:
             self.sleeps.append(now)
-            known, unknown = self._in_hand()
-            self.races += bool(unknown and not known)
-            if known:
-                self.wrong_sleeps.append((now, f"{known} in hand"))
+            shown, unseen = self._in_hand()
+            self.races += bool(unseen and not shown)
+            if shown:
+                self.wrong_sleeps.append((now, f"{shown} in hand"))
         if before == 0 and after > 0:
             self.wakes.append(now)
             if not self._rightly_woken and not model.held:
                 self.wrong_wakes.append((now, f"ordered {after}"))
 
     def _in_hand(self):
-        """Work that some page has shown, and work that none can have."""
+        """Work that a scrape has shown, and work that no scrape can have shown."""
         now, model = self.clock.now, self.model
-        known = sum(request.came_at < self.gate.seen_at(model) for request in model.held)
-        unknown = len(model.held) - known
+        shown = sum(request.came_at < self.gate.last_scrape_at(model) for request in model.held)
+        unseen = len(model.held) - shown
         for pod in model.pods:
-            seen_at = self.gate.seen_at(model, pod)
-            shown = sum(request.came_at < seen_at for request in (*pod.running, *pod.waiting))
-            known, unknown = known + shown, unknown + pod.load - shown
+            last_scrape_at = self.gate.last_scrape_at(model, pod)
+            shown_by_pod = sum(request.came_at < last_scrape_at for request in (*pod.running, *pod.waiting))
+            shown, unseen = shown + shown_by_pod, unseen + pod.load - shown_by_pod
             if pod.has_job(now):
-                known, unknown = known + (now - pod.job_since > GPUS_SHOW_S), unknown + 1
-        return known, unknown
+                shown, unseen = shown + (now - pod.job_since > GPUS_SHOW_S), unseen + 1
+        return shown, unseen
 
-    # What it cost.
+    # The cost.
 
     def account(self):
-        """Something is about to change: what was until now is added up."""
+        """Called before each change: adds the time since the last one."""
         now, model = self.clock.now, self.model
         spent = sum(pod.scheduled for pod in model.pods) * (now - self._at)
         self._replica_s += spent
@@ -149,11 +149,11 @@ class Judge:
         )
 
     def _pauses_cost(self):
-        """GPU-seconds of all pauses between two requests: as it was, and for who had known when the next comes."""
+        """GPU-seconds of all pauses between two requests: as they were, and with the next request foreseen."""
         paid = best = 0.0
         start_s = self.model.start_s
-        for begun, ended, idle, ready in self._pauses[1:]:  # what was before the first request nobody has chosen
-            start = start_s * (1.0 + self.waiting_gpu_s)  # however many wait together
+        for begun, ended, idle, ready in self._pauses[1:]:  # the time before the first request is no choice
+            start = start_s * (1.0 + self.waiting_gpu_s)  # regardless of the number of waiting requests
             paid += idle + (0.0 if ready else start)
             best += min(ended - begun, start)
         return paid, best

@@ -1,15 +1,17 @@
-"""What the world's places say, as their vendors print it: an engine, a gateway that keeps requests, a node's GPUs."""
+"""Metrics text of the simulated targets, as their vendors print it: an engine, a gateway that queues requests, a node's
+GPUs.
+"""
 
 from __future__ import annotations
 
-# dcgm-exporter collects so often unless it is told otherwise; its page stands still in between.
+# dcgm-exporter's default collection interval; its values are constant in between.
 COLLECT_S = 30.0
 POWER_IDLE_W, POWER_BUSY_W = 90.0, 600.0
-GPU_MEMORY_MIB = 70_000  # held from the loading of the model on, whether anybody asks or not
+GPU_MEMORY_MIB = 70_000  # held from the loading of the model on, with or without requests
 
 
 def engine_page(pod):
-    """vLLM's."""
+    """vLLM's metrics."""
     labels = '{model_name="m",engine="0"}'
     return (
         f"vllm:num_requests_waiting{labels} {len(pod.waiting)}\n"
@@ -21,7 +23,7 @@ def engine_page(pod):
 
 
 def endpoint_picker_page(held, ready):
-    """That of an endpoint picker with flow control: it keeps requests while nothing is ready."""
+    """Metrics of an endpoint picker with flow control: it queues requests while no pod is ready."""
     return (
         f'inference_extension_flow_control_queue_size{{fairness_id="",priority="0",inference_pool="p"}} {held}\n'
         f'inference_pool_ready_pods{{name="p"}} {ready}\n'
@@ -29,7 +31,9 @@ def endpoint_picker_page(held, ready):
 
 
 def gpu_page(readings):
-    """dcgm-exporter's. readings: (GPU, pod or None, activity 0..1, joules since the exporter or the driver began)."""
+    """dcgm-exporter's metrics. readings: (GPU, pod or None, activity 0..1, joules since the start of the exporter or
+    driver).
+    """
     lines = []
     for uuid, pod, active, joules in readings:
         labels = f'UUID="{uuid}",modelName="NVIDIA H100 80GB HBM3"'

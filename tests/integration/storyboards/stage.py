@@ -1,4 +1,4 @@
-"""A story's stage: one model, Tidegate, KEDA and the HPA, and the judge, put together.
+"""The parts of a scenario: one model, Tidegate, KEDA and the HPA, and the judge.
 
 Worked example: `stage = Stage(); stage.model.ask(); stage.run(600); stage.score().harm` is (0, 0, 0).
 """
@@ -15,8 +15,8 @@ from .world import Model, Node
 
 
 class Stage:
-    """model, gate, control: more of `world.Model`, `gate.Gate`, `control.Control`. gpus: does dcgm-exporter show them?
-    keda: another ScaledObject.
+    """model, gate, control: arguments of `world.Model`, `gate.Gate`, `control.Control`. gpus: whether dcgm-exporter
+    exposes them. keda: another ScaledObject.
     """
 
     def __init__(self, config=CONSTANT, *, model=None, gpus=False, gate=None, keda=SHIPPED_OBJECT, **control):
@@ -28,7 +28,7 @@ class Stage:
         self.judge = Judge(self.clock, self.gate, self.model)
         self.control.ordered = self.judge.ordered
         self.gate.answered = self._answered
-        self.answers = []  # (seconds since the beginning, replicas, active, reason), each that differs from the last
+        self.answers = []  # (seconds since the start, replicas, active, reason) of each change
         self.clock.resting, self.clock.rested = self._rests, self.gate.catch_up
         self.clock.foreseen = self._foreseen
 
@@ -36,23 +36,23 @@ class Stage:
         self.clock.run_until(self.clock.now + seconds)
 
     def run_to(self, seconds):
-        """Until so many seconds after the beginning."""
+        """Run until that many seconds after the start."""
         self.clock.run_until(self.begin + seconds)
 
     def at(self, seconds, call):
-        """Once, so many seconds after the beginning."""
+        """Call once, that many seconds after the start."""
         self.clock.at(self.begin + seconds, call)
 
     def ask_at(self, seconds, service_s=5.0, patience_s=inf):
         self.model.ask_at(self.begin + seconds, service_s, patience_s)
 
     def silence(self, role, since, until):
-        """Pages of this role do not answer between these seconds after the beginning."""
+        """Targets of this role do not respond between these seconds after the start."""
         self.at(since, lambda: self.gate.silent.__setitem__(role, (self.begin + since, self.begin + until)))
         self.at(until, lambda: self.gate.silent.pop(role, None))
 
     def kill(self, seconds):
-        """The process ends now, and another begins so many seconds later."""
+        """End the process now, and start another one after that many seconds."""
         self.gate.kill()
         self.control.stream_broke(seconds)
         self.clock.after(seconds, self.gate.start)
@@ -62,9 +62,9 @@ class Stage:
         return None if decision is None else (decision.replicas, decision.active, str(decision.reason))
 
     def reasons(self):
-        """Every reason that was answered, in order, each once in a row."""
+        """All reasons in order, without immediate repetitions."""
         reasons = [reason for _, _, _, reason in self.answers]
-        return [reason for place, reason in enumerate(reasons) if place == 0 or reasons[place - 1] != reason]
+        return [reason for index, reason in enumerate(reasons) if index == 0 or reasons[index - 1] != reason]
 
     def score(self):
         return self.judge.score()

@@ -1,8 +1,7 @@
-"""The table of benchmarks/SCALE-TO-ZERO.md: every story's numbers, played anew by `python -m
-tests.integration.storyboards.table`.
+"""The table of benchmarks/SCALE-TO-ZERO.md: `python -m tests.integration.storyboards.table` runs every scenario again.
 
-Worked example: a story in which somebody waited 602 s and nothing went wrong has the row
-`| a model that loads for ten minutes | 1 h | 3 | 0 | 0 | 0 | 1 | 602 s | 0.3 | 0.1 | |`.
+Worked example: a scenario with a wait of 602 s and no error has the row `| a model that loads for ten minutes | 1 h | 3
+| 0 | 0 | 0 | 1 | 602 s | 0.3 | 0.1 | |`.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ import re
 from math import isnan
 from pathlib import Path
 
-from .stories import COSTED, STORIES
+from .scenarios import COSTED, SCENARIOS
 
 GUIDE = Path(__file__).parents[3] / "benchmarks/SCALE-TO-ZERO.md"
 HEAD = (
-    "| story | time | requests | lost | wrong sleeps | wrong wakes | starts | longest wait | GPU-hours | of them idle "
-    "| regret |\n|---|---|---|---|---|---|---|---|---|---|---|"
+    "| scenario | time | requests | lost | wrong sleeps | wrong wakes | starts | longest wait | GPU-hours | "
+    "of them idle | regret |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
-TABLE = re.compile(r"(?<=<!-- the stories -->\n).*?(?=<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(?<=<!-- the scenarios -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def row(name):
-    stage = STORIES[name]()
+    stage = SCENARIOS[name]()
     score = stage.score()
     hours = (stage.clock.now - stage.begin) / 3600.0
     time = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} d"
@@ -46,7 +45,7 @@ def rows():
 
 
 def write():
-    table = "\n".join([HEAD, *map(row, STORIES), ""])
+    table = "\n".join([HEAD, *map(row, SCENARIOS), ""])
     GUIDE.write_text(TABLE.sub(lambda _: table, GUIDE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

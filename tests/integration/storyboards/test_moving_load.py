@@ -1,4 +1,4 @@
-"""Load that moves between pods is counted once: the answer never exceeds what the requests in hand ask for."""
+"""Load that moves between pods is counted once: the decision never exceeds the demand of the requests in hand."""
 
 from itertools import pairwise
 
@@ -13,13 +13,13 @@ KEDA = keda.ScaledObjectSpec(min_replicas=0, max_replicas=50, polling_interval_s
 
 
 def staged(work, seed, **model):
-    """A workload of at most 50 replicas, `work` requests each."""
+    """A workload of at most 50 replicas with `work` requests per replica."""
     config = CONSTANT.replace("max: 8", "max: 50") + f"    objectives: {{work: {work}}}\n"
     return Stage(config, model={"slots": work, **model}, gate={"seed": seed}, keda=KEDA)
 
 
 def add_clients(stage, count, service_s):
-    """So many clients, each of which sends its next request when the last one is answered."""
+    """Clients, each of which sends its next request when the last one is answered."""
     finish = stage.model._finish
 
     def finish_and_ask(pod, request):
@@ -33,13 +33,13 @@ def add_clients(stage, count, service_s):
 
 
 def highest(stage, since_s=0.0):
-    """The highest answer since so many seconds after the beginning."""
+    """The highest decision later than that many seconds after the start."""
     steps = [*stage.answers, (stage.clock.now - stage.begin, *stage.answers[-1][1:])]
     return max(before[1] or 0 for before, after in pairwise(steps) if after[0] >= since_s)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_scale_out_from_1_to_8_does_not_overshoot(seed):
+def test_scale_out_from_1_to_8_does_not_overshoot(seed):
     # 120 requests in hand at 16 each: 7.5, so 8.
     stage = staged(16, seed, wanted=1, start_s=20.0)
     stage.run(60.0)
@@ -51,7 +51,7 @@ def test_a_scale_out_from_1_to_8_does_not_overshoot(seed):
 
 
 def roll_out(stage, every_s):
-    """Replace every pod by a new one: one more than wanted, then the oldest goes (maxSurge 1, maxUnavailable 0)."""
+    """Replace every pod: start one more than wanted, then end the oldest (maxSurge 1, maxUnavailable 0)."""
     for number in range(stage.model.wanted):
 
         def surge():
@@ -68,7 +68,7 @@ def roll_out(stage, every_s):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_rollout_of_40_replicas_stays_at_40(seed):
+def test_rollout_of_40_replicas_stays_at_40(seed):
     # 158 requests in hand at 4 each: 39.5, so 40.
     stage = staged(4, seed, wanted=40, start_s=5.0)
     stage.run(10.0)

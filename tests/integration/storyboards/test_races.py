@@ -1,5 +1,5 @@
-"""A client who comes back just when the gate closes: every moment between the decision to sleep and the end of the last
-pod, to a tenth of a second.
+"""A request that arrives around the moment of sleep: at every tenth of a second between the decision and the end of the
+last pod.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ tenths = st.integers(-10, 10).map(lambda tenth: tenth / 10)
 
 
 def played(seed, polls_at, *, push=True):
-    """At zero; one request, which wakes it and is answered; from then on nobody asks."""
+    """At zero; one request wakes the workload and is answered; no further requests."""
     stage = Stage(CONFIG, model={"start_s": START_S}, gate={"seed": seed}, push=push, poll_first_s=polls_at)
     stage.ask_at(FIRST_S, service_s=1.0)
     return stage
@@ -27,7 +27,7 @@ def played(seed, polls_at, *, push=True):
 
 @cache
 def moments(seed, polls_at):
-    """Seconds after which it is decided to sleep, KEDA orders zero, and the last pod is gone."""
+    """Seconds until the decision to sleep, until KEDA's order to zero, and until the end of the last pod."""
     stage = played(seed, polls_at)
     stage.run(30.0)
     while stage.answer()[1]:
@@ -44,8 +44,8 @@ def moments(seed, polls_at):
 phases = {"seed": st.integers(1, 3), "polls_at": st.sampled_from([0.5, 3.0, 5.5, 8.0])}
 
 
-def outcome(stage, asked_at):
-    stage.run_to(asked_at + 90.0)
+def outcome(stage, request_at):
+    stage.run_to(request_at + 90.0)
     (_, second) = stage.model.requests
     return stage.score().harm, second.answered_at is not None
 
@@ -54,31 +54,31 @@ def outcome(stage, asked_at):
     **phases, moment=st.integers(0, 2), offset=tenths, service_s=st.sampled_from([0.2, 2.0, 30.0]), push=st.booleans()
 )
 @settings(max_examples=examples(15))
-def test_who_comes_back_within_a_second_of_sleep_the_order_or_the_end_of_the_last_pod_is_answered(
+def test_request_within_a_second_of_the_decision_the_order_or_the_end_of_the_last_pod_is_answered(
     seed, polls_at, moment, offset, service_s, push
 ):
-    asked_at = moments(seed, polls_at)[moment] + offset
+    request_at = moments(seed, polls_at)[moment] + offset
     stage = played(seed, polls_at, push=push)
-    stage.ask_at(asked_at, service_s)
+    stage.ask_at(request_at, service_s)
 
-    assert outcome(stage, asked_at) == ((0, 0, 0), True)
+    assert outcome(stage, request_at) == ((0, 0, 0), True)
 
 
 @given(**phases, part=st.floats(0.0, 1.0), service_s=st.sampled_from([0.2, 2.0, 30.0]), push=st.booleans())
 @settings(max_examples=examples(10))
-def test_who_comes_back_between_the_decision_and_keda_is_answered(seed, polls_at, part, service_s, push):
+def test_request_between_the_decision_and_kedas_order_is_answered(seed, polls_at, part, service_s, push):
     asleep, ordered, _ = moments(seed, polls_at)
-    asked_at = asleep + part * (ordered - asleep)
+    request_at = asleep + part * (ordered - asleep)
     stage = played(seed, polls_at, push=push)
-    stage.ask_at(asked_at, service_s)
+    stage.ask_at(request_at, service_s)
 
-    assert outcome(stage, asked_at) == ((0, 0, 0), True)
+    assert outcome(stage, request_at) == ((0, 0, 0), True)
 
 
 @given(**phases, after=st.integers(0, 80).map(lambda tenth: tenth / 10), push=st.booleans())
 @settings(max_examples=examples(10))
-def test_who_comes_back_while_the_last_pod_drains_is_answered_by_the_next(seed, polls_at, after, push):
-    # A request that came a moment before the order, unseen, is worked on for 12 s; another comes meanwhile.
+def test_request_while_the_last_pod_drains_is_answered_by_the_next(seed, polls_at, after, push):
+    # A request shortly before the order, not yet scraped, runs for 12 s; another one arrives meanwhile.
     _, ordered, _ = moments(seed, polls_at)
     stage = played(seed, polls_at, push=push)
     stage.ask_at(ordered - 0.15, service_s=12.0)

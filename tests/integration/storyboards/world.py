@@ -1,14 +1,15 @@
-"""A small world to scale: people who ask, a gateway that keeps them waiting, pods that load a model, GPUs.
+"""A simulated cluster: clients, a gateway that queues their requests, pods that load a model, GPUs.
 
-It knows how requests and pods come and go, by the seconds that a story sets. It refuses to know Tidegate, KEDA and the
-HPA: they read its pages and counts, and set `wanted`. Times are POSIX seconds of the clock, durations seconds.
+It models the life of requests and pods with the times of the scenario. It does not depend on Tidegate, KEDA and the
+HPA: they read its metrics and counts, and set `wanted`. Times are POSIX seconds of the clock, durations are seconds.
 
-A request waits at the gateway while no pod is routed to, then at a pod for one of its `slots`, then `service_s` in it.
-A pod is made, scheduled a second later (if there is room for it), and ready `start_s` after that. One that is to go
-takes nothing new once the gateway knows, and ends when its last request does, or at the end of its grace.
+A request waits at the gateway while no pod is routed to, then at a pod for one of its `slots`, then runs there for
+`service_s`. A pod is created, scheduled a second later (if there is room), and ready `start_s` after that. A
+Terminating pod gets no new requests once the gateway has noticed, and ends with its last request or at the end of its
+grace period.
 
-Worked example: at zero replicas somebody asks; a replica is ordered at once and loads for 75 s. He is answered 77.5 s
-after he asked, with a service time of 1 s: scheduled after 1 s, routed to 0.5 s after it is ready.
+Worked example: a request comes at zero replicas; a replica is ordered at once and loads for 75 s. The request is
+answered after 77.5 s with a service time of 1 s: scheduled after 1 s, routed to 0.5 s after it is ready.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from .clockwork import DAY_S
 from .pages import COLLECT_S, POWER_BUSY_W, POWER_IDLE_W, endpoint_picker_page, engine_page, gpu_page
 
 SCHEDULED_S = 1.0
-ROUTED_S = 0.5  # until the gateway knows that a pod is ready, or is to go
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of which Kubernetes makes a pod's name
+ROUTED_S = 0.5  # delay until the gateway notices that a pod is ready or Terminating
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # the letters of a pod's random suffix in Kubernetes
 
 
 @dataclass(eq=False)
 class Request:
-    """came_at: to where it is now, the gateway or a pod. patience_s: after so long its client goes away."""
+    """came_at: arrival at its present location, the gateway or a pod. patience_s: its client leaves after this time."""
 
     number: int
     at: float
@@ -47,7 +48,7 @@ class Request:
 
 @dataclass(eq=False)
 class Pod:
-    """job_until: until when its GPU works on something that is nobody's request."""
+    """job_until: end of a GPU job without a request."""
 
     name: str
     gpu: str
@@ -84,7 +85,7 @@ class Pod:
 
 
 class Model:
-    """One workload: its gateway, its Deployment, its pods. `changed`: told of every change of pods or of `wanted`."""
+    """One workload: its gateway, its Deployment, its pods. `changed`: called for each change of pods or of `wanted`."""
 
     def __init__(self, clock, name, *, start_s=75.0, slots=16, grace_s=600.0, wanted=0):
         self.clock, self.name = clock, name
@@ -100,17 +101,17 @@ class Model:
         self.scale(wanted)
 
     def in_hand(self):
-        """Requests that wait or are being worked on."""
+        """Requests that wait or run."""
         return [*self.held, *(request for pod in self.pods for request in (*pod.running, *pod.waiting))]
 
     def works(self):
-        """Is anything being done or waited for?"""
+        """Whether any work runs or waits."""
         return bool(self.held) or any(pod.load or pod.has_job(self.clock.now) for pod in self.pods)
 
-    # People.
+    # Clients.
 
     def ask(self, service_s=5.0, patience_s=inf):
-        """Somebody asks now."""
+        """A request arrives now."""
         self.accounted()
         request = Request(len(self.requests), self.clock.now, service_s, patience_s, came_at=self.clock.now)
         self.requests.append(request)
@@ -148,7 +149,7 @@ class Model:
             self._work(pod)
 
     def _route(self, pod):
-        """The gateway has heard of what became of a pod."""
+        """The gateway notices a change of a pod."""
         pod.routed = pod.ready and not pod.gone
         self._dispatch()
         self._end_if_done(pod)
@@ -173,7 +174,7 @@ class Model:
         self._work(pod)
 
     def probe(self):
-        """A load balancer asks every ready pod whether it lives: a request to the counter, and no token."""
+        """A load balancer probes every ready pod: the counter of requests rises, without tokens."""
         for pod in self.pods:
             pod.finished += pod.ready
 
@@ -188,13 +189,13 @@ class Model:
     # The cluster.
 
     def scale(self, replicas):
-        """KEDA, the HPA or a person sets the Deployment's replicas."""
+        """KEDA, the HPA or a person sets spec.replicas."""
         self.accounted()
         self.wanted = replicas
         staying = [pod for pod in self.pods if pod.leaving_at is None]
         for _ in range(replicas - len(staying)):
             self._make_pod()
-        # As a ReplicaSet does: first those that are not ready, then the youngest.
+        # Like a ReplicaSet: first unready pods, then the youngest.
         order = sorted(staying, key=lambda pod: (pod.ready, -pod.created_at))
         for pod in order[: max(0, len(staying) - replicas)]:
             self._let_go(pod)
@@ -202,7 +203,7 @@ class Model:
 
     def _make_pod(self):
         number = next(self._numbers)
-        digits = "".join(LETTERS[number // len(LETTERS) ** place % len(LETTERS)] for place in range(5))
+        digits = "".join(LETTERS[number // len(LETTERS) ** position % len(LETTERS)] for position in range(5))
         pod = Pod(f"{self.name}-7d9f8b6c5d-{digits}", f"GPU-{self.name}-{number}", self.slots, self.clock.now)
         self.pods.append(pod)
         self.clock.after(SCHEDULED_S, partial(self._schedule, pod))
@@ -253,7 +254,7 @@ class Model:
             self.pods.remove(pod)
             self.changed()
 
-    # What can be read.
+    # The metrics.
 
     def gateway_page(self):
         return endpoint_picker_page(len(self.held), sum(pod.routed for pod in self.pods))
@@ -264,7 +265,7 @@ class Model:
 
 
 class Node:
-    """The GPUs of some models' pods, on one page. What it shows was collected up to COLLECT_S ago."""
+    """The GPUs of the models' pods on one node, exposed by one target. Values are up to COLLECT_S old."""
 
     def __init__(self, clock, models):
         self.clock, self.models = clock, models
@@ -272,7 +273,7 @@ class Node:
         self._text, self._collected_at = "", -inf
 
     def restart(self):
-        """The exporter, and what it counts, begin anew."""
+        """The exporter restarts, and its counters with it."""
         self._joules.clear()
         self._collected_at = -inf
 

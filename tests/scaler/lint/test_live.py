@@ -130,9 +130,9 @@ def test_only_the_given_namespace_is_listed_unless_all_are(cluster, check):
     cluster.put(hpa("a", "ai", target="chat"), hpa("b", "ai", target="chat"), hpa("c", "dev", target="chat"))
 
     assert "3 object(s)" not in check("-n", "ai").stdout
-    assert {each.namespace for each in cluster.asked("list")} == {"ai"}
+    assert {each.namespace for each in cluster.requests_for("list")} == {"ai"}
     assert problems(check("-A", "-o", "json")) == [("HorizontalPodAutoscaler ai/b", "TG020", "spec.scaleTargetRef")]
-    assert None in {each.namespace for each in cluster.asked("list")}
+    assert None in {each.namespace for each in cluster.requests_for("list")}
 
 
 def test_kind_refused_by_rbac_is_reported_and_skipped(cluster, check):

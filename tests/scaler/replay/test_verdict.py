@@ -91,7 +91,7 @@ def test_both_bounds_are_described(verdict):
     assert verdict().bounds() == "1.5 GPU-hours are a bound nobody is under: full batches, and starting is free."
     progress = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
     assert "takes 2.0 GPU-hours and keeps 99.12 %" in progress
-    assert "1.5 GPU-hours are a bound" in progress
+    assert "1.5 GPU-hours are a lower bound" in progress
 
 
 def test_slo_is_described():

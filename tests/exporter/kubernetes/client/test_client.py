@@ -99,7 +99,7 @@ async def test_unreadable_line_costs_only_itself(fake, client, line):
     watch = client.watch(PODS, None, fake.version)
     assert await anext(watch) == OPENED
     await fake.until(lambda: fake.watching == 1)
-    fake.say(PODS, line)
+    fake.send_line(PODS, line)
     fake.put(pod("chat-0"))
     garbled, event = await anext(watch), await anext(watch)
     await watch.aclose()

@@ -139,7 +139,7 @@ async def test_long_watch_without_events_is_resumed_at_once(fake, clock, followi
             clock.advance(240.0)
             fake.disconnect()
             await fake.until(lambda: fake.watching == 0)
-        await fake.until(lambda: len(fake.asked("watch")) == 4)
+        await fake.until(lambda: len(fake.requests_for("watch")) == 4)
     assert clock.slept == []
 
 
@@ -150,9 +150,9 @@ async def test_successful_watch_resets_the_delays(fake, store, clock, turn, foll
         fake.mend()
         await up_to_date()
         fake.put(pod("chat-0"))
-        fake.say(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is not well"}}')
+        fake.send_line(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is not well"}}')
         assert await clock.nap() == 1.0
         await up_to_date("chat-0")
         await turn.until(lambda: store.problems[-1] is None)
     assert ["a fake failure 500" in store.problems[0], "etcd is not well" in store.problems[2]] == [True, True]
-    assert fake.asked("watch")[-1].version == "1001"
+    assert fake.requests_for("watch")[-1].version == "1001"

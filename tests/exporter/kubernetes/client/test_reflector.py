@@ -18,7 +18,7 @@ async def test_existing_objects_are_listed_and_changes_are_watched(fake, store, 
         fake.put(pod("chat-2"))
         fake.delete(pod("chat-0"))
         await up_to_date("chat-1", "chat-2")
-    assert (fake.lists, len(fake.asked("watch"))) == (1, 1)
+    assert (fake.lists, len(fake.requests_for("watch"))) == (1, 1)
     assert store.problems == []
 
 
@@ -27,7 +27,7 @@ async def test_all_pages_are_one_list(fake, store, following, up_to_date):
     fake.page_objects = 3
     async with following():
         await up_to_date(*(f"chat-{n}" for n in range(7)))
-    assert (len(store.times_of("replace")), len(fake.asked("list"))) == (1, 3)
+    assert (len(store.times_of("replace")), len(fake.requests_for("list"))) == (1, 3)
 
 
 async def test_ended_watch_resumes_from_the_last_event_without_a_list(fake, store, following, up_to_date):
@@ -36,11 +36,11 @@ async def test_ended_watch_resumes_from_the_last_event_without_a_list(fake, stor
         fake.put(pod("chat-0"))
         await up_to_date("chat-0")
         fake.disconnect()
-        await fake.until(lambda: len(fake.asked("watch")) == 2 and fake.watching == 1)
+        await fake.until(lambda: len(fake.requests_for("watch")) == 2 and fake.watching == 1)
         fake.put(pod("chat-1"))
         await up_to_date("chat-0", "chat-1")
     assert fake.lists == 1
-    assert [request.version for request in fake.asked("watch")] == ["1000", "1001"]
+    assert [request.version for request in fake.requests_for("watch")] == ["1000", "1001"]
     assert (store.times_of("lost"), store.problems) == ([], [])
 
 
@@ -53,8 +53,8 @@ async def test_bookmark_moves_the_version_to_resume_from(fake, store, turn, foll
         await turn.until(lambda: len(store.times_of("current")) > count)
         fake.compact()
         fake.disconnect()
-        await fake.until(lambda: len(fake.asked("watch")) == 2 and fake.watching == 1)
-    assert fake.asked("watch")[-1].version == "1002"
+        await fake.until(lambda: len(fake.requests_for("watch")) == 2 and fake.watching == 1)
+    assert fake.requests_for("watch")[-1].version == "1002"
     assert fake.lists == 1
 
 
@@ -92,7 +92,7 @@ async def test_object_deleted_during_a_list_is_not_kept(fake, store, clock, foll
     fake.page_objects = 2
     fake.slow_lists(0.05)
     async with following():
-        await fake.until(lambda: len(fake.asked("list")) == 2)
+        await fake.until(lambda: len(fake.requests_for("list")) == 2)
         fake.delete(pod("chat-1"))
         fake.delete(pod("chat-3"))
         await up_to_date("chat-0", "chat-2")
@@ -104,7 +104,7 @@ async def test_expired_list_starts_again(fake, clock, following, up_to_date):
     fake.page_objects = 1
     fake.slow_lists(0.05)
     async with following():
-        await fake.until(lambda: len(fake.asked("list")) == 1)
+        await fake.until(lambda: len(fake.requests_for("list")) == 1)
         await fake.until(lambda: bool(fake._checkpoints))
         fake.delete(pod("chat-1"))
         fake.compact()
@@ -116,7 +116,7 @@ async def test_expired_list_starts_again(fake, clock, following, up_to_date):
 async def test_unreadable_line_is_reported_and_causes_a_list(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
-        fake.say(PODS, b"<html>a proxy in the way</html>")
+        fake.send_line(PODS, b"<html>a proxy in the way</html>")
         fake.put(pod("chat-0"))
         await up_to_date("chat-0")
         assert len(store.problems) == 1
@@ -130,8 +130,8 @@ async def test_unreadable_line_is_reported_and_causes_a_list(fake, store, turn, 
 async def test_unreadable_line_causes_a_list_also_after_an_error(fake, clock, following, up_to_date):
     async with following():
         await up_to_date()
-        fake.say(PODS, b"<html>")
-        fake.say(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500}}')
+        fake.send_line(PODS, b"<html>")
+        fake.send_line(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500}}')
         await clock.nap()
         await fake.until(lambda: fake.lists == 2)
 
@@ -143,8 +143,8 @@ async def test_repeated_old_event_changes_nothing(fake, store, turn, following, 
         fake.put(pod("chat-0", ready=False))
         await up_to_date("chat-0")
         old = pod("chat-0", metadata={"resourceVersion": "1001"})
-        fake.say(PODS, json.dumps({"type": "DELETED", "object": old}).encode())
-        fake.say(PODS, json.dumps({"type": "MODIFIED", "object": old}).encode())
+        fake.send_line(PODS, json.dumps({"type": "DELETED", "object": old}).encode())
+        fake.send_line(PODS, json.dumps({"type": "MODIFIED", "object": old}).encode())
         fake.put(pod("chat-1"))
         await up_to_date("chat-0", "chat-1")
     assert store.held["ai", "chat-0"]["status"]["conditions"][-1]["status"] == "False"
@@ -155,7 +155,7 @@ async def test_api_with_decreasing_versions_is_listed_again(fake, store, clock, 
     fake.put(pod("chat-0"))
     async with following():
         await up_to_date("chat-0")
-        fake.say(PODS, b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"17"}}}')
+        fake.send_line(PODS, b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"17"}}}')
         await clock.nap()
         await fake.until(lambda: fake.lists == 2)
         await up_to_date("chat-0")

@@ -1,11 +1,10 @@
-"""The stories: what befalls a workload that may go to zero, each played once on a clock wound by hand.
+"""The scenarios: events around a workload that may scale to zero, each run once on a simulated clock.
 
-A story is a function that returns its `Stage` when it is over; `STORIES` has them by the name that
-benchmarks/SCALE-TO-ZERO.md shows.
-Seconds are counted from its beginning, Monday at midnight. Where a story is played at a coarser pace (`PACE`) than the
-shipped one, it says so: a scrape and a tick then see less, and nothing else is different.
+A scenario is a function that returns its `Stage` at the end; `SCENARIOS` has them by their names in
+benchmarks/SCALE-TO-ZERO.md. Seconds count from the start, Monday at midnight. Some scenarios use a longer scrape
+interval (`PACE`) than the shipped one: scrapes and ticks then notice events later, and nothing else differs.
 
-Worked example: `ten_minutes_of_loading().score().harm` is (0, 0, 0): no request lost, no wrong sleep, no wrong wake.
+Worked example: `ten_minutes_of_loading().score().harm` is (0, 0, 0): no lost request, no wrong sleep, no wrong wake.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ from .gate import CHAT, CONSTANT
 from .stage import Stage
 from .world import time_of_day
 
-STORIES = {}
+SCENARIOS = {}
 PACE = "scrape: {interval: 30s}\n"
 QUICKER = "scrape: {interval: 15s}\n"
 CALM = {"tick_s": 5.0}  # a tick for each scrape
-# Whose keeping warm is weighed against the clairvoyant's.
+# Scenarios that compare the cost of keeping warm with the clairvoyant's.
 COSTED = set()
 NO_GATEWAY = "\n".join(line for line in CONSTANT.splitlines() if "gateway:" not in line)
 HURRIED = "    objectives: {work: 4}\n"
 
 
-def story(name, *, costed=False):
-    """Played once, however many ask how it ended."""
+def scenario(name, *, costed=False):
+    """Registers a scenario, which runs only once even if several tests use it."""
 
     def add(play):
-        STORIES[name] = cache(play)
+        SCENARIOS[name] = cache(play)
         if costed:
             COSTED.add(name)
-        return STORIES[name]
+        return SCENARIOS[name]
 
     return add
 
 
-@story("a model that loads for ten minutes")
+@scenario("a model that loads for ten minutes")
 def ten_minutes_of_loading():
     stage = Stage(model={"start_s": 600.0}, gate=CALM)
     stage.ask_at(2 * MINUTE_S)
@@ -52,8 +51,8 @@ def ten_minutes_of_loading():
     return stage
 
 
-@story("a client that gives up during a start of ten minutes")
-def nobody_waits_any_more():
+@scenario("a client that gives up during a start of ten minutes")
+def client_gives_up():
     stage = Stage(model={"start_s": 590.0}, gate=CALM)
     stage.ask_at(2 * MINUTE_S, patience_s=60.0)
     stage.ask_at(11 * MINUTE_S)
@@ -61,7 +60,7 @@ def nobody_waits_any_more():
     return stage
 
 
-@story("a start that never ends, and its client gives up")
+@scenario("a start that never ends, and its client gives up")
 def a_start_that_hangs():
     stage = Stage(model={"start_s": 30 * DAY_S}, gate=CALM)
     stage.ask_at(2 * MINUTE_S, patience_s=120.0)
@@ -69,7 +68,7 @@ def a_start_that_hangs():
     return stage
 
 
-@story("dcgm-exporter restarts during a batch job without requests")
+@scenario("dcgm-exporter restarts during a batch job without requests")
 def exporter_restarts():
     stage = Stage(model={"wanted": 1}, gpus=True, gate=CALM)
     stage.at(2 * MINUTE_S, lambda: stage.model.run_job(40 * MINUTE_S))
@@ -79,7 +78,7 @@ def exporter_restarts():
     return stage
 
 
-@story("Prometheus is down overnight, the workload awake")
+@scenario("Prometheus is down overnight, the workload awake")
 def blind_and_awake():
     stage = Stage(QUICKER + CONSTANT, model={"wanted": 1}, gate={"tick_s": 15.0})
     for minute in range(0, 11 * 60, 4):
@@ -90,7 +89,7 @@ def blind_and_awake():
     return stage
 
 
-@story("Prometheus is down overnight, the workload at zero")
+@scenario("Prometheus is down overnight, the workload at zero")
 def blind_and_asleep():
     stage = Stage(QUICKER + CONSTANT, gate={"tick_s": 15.0})
     for role in (Role.PODS, Role.GATEWAY):
@@ -100,7 +99,7 @@ def blind_and_asleep():
     return stage
 
 
-@story("the same with a request at night, `on_blind: wake`")
+@scenario("the same with a request at night, `on_blind: wake`")
 def blind_and_woken():
     stage = Stage(QUICKER + CONSTANT + "    on_blind: wake\n", gate={"tick_s": 15.0})
     stage.judge.expected = lambda decision: str(decision.reason) == "held"
@@ -112,7 +111,7 @@ def blind_and_woken():
 
 
 def _burst(stage, since, until, every_s=1.0, service_s=30.0):
-    """A request each `every_s` between these seconds."""
+    """A request every `every_s` between these seconds."""
     for number in range(int((until - since) / every_s)):
         stage.ask_at(since + number * every_s, service_s)
 
@@ -125,19 +124,19 @@ def _killed_in_a_burst(**gate):
     return stage
 
 
-@story("the daemon is killed in a burst, without a checkpoint")
+@scenario("the daemon is killed in a burst, without a checkpoint")
 def killed_in_a_burst():
     return _killed_in_a_burst()
 
 
-@story("the daemon is killed in a burst, with a checkpoint")
+@scenario("the daemon is killed in a burst, with a checkpoint")
 def killed_in_a_burst_and_restored():
-    return _killed_in_a_burst(snapshots=True)
+    return _killed_in_a_burst(checkpoints=True)
 
 
 def _killed_at_zero(**gate):
     stage = Stage(gate=gate)
-    stage.at(5 * MINUTE_S, lambda: stage.kill(20.0))  # and nobody asks
+    stage.at(5 * MINUTE_S, lambda: stage.kill(20.0))  # and no request comes
     stage.at(20 * MINUTE_S, lambda: stage.kill(20.0))
     stage.ask_at(20 * MINUTE_S + 10.0)  # while there is no process
     stage.at(20 * MINUTE_S + 50.0, lambda: stage.kill(20.0))  # while the first replica loads
@@ -145,14 +144,14 @@ def _killed_at_zero(**gate):
     return stage
 
 
-@story("the daemon is killed at zero, and again while a replica loads")
+@scenario("the daemon is killed at zero, and again while a replica loads")
 def killed_at_zero():
     return _killed_at_zero()
 
 
-@story("the same with a checkpoint")
+@scenario("the same with a checkpoint")
 def killed_at_zero_and_restored():
-    return _killed_at_zero(snapshots=True)
+    return _killed_at_zero(checkpoints=True)
 
 
 def _every_seven_minutes(keep_warm):
@@ -163,12 +162,12 @@ def _every_seven_minutes(keep_warm):
     return stage
 
 
-@story("a day with one request every 7 minutes, `keep_warm: 5m`", costed=True)
+@scenario("a day with one request every 7 minutes, `keep_warm: 5m`", costed=True)
 def every_seven_minutes():
     return _every_seven_minutes("5m")
 
 
-@story("the same, `keep_warm: auto`", costed=True)
+@scenario("the same, `keep_warm: auto`", costed=True)
 def every_seven_minutes_learned():
     return _every_seven_minutes("auto")
 
@@ -182,18 +181,18 @@ def _nightly_batch(keep_warm, days):
     return stage
 
 
-@story("a nightly batch at 01:00 for a week, `keep_warm: 5m`", costed=True)
+@scenario("a nightly batch at 01:00 for a week, `keep_warm: 5m`", costed=True)
 def nightly_batch():
     return _nightly_batch("5m", days=7)
 
 
-@story("a nightly batch at 01:00 for two weeks, `keep_warm: auto`", costed=True)
+@scenario("a nightly batch at 01:00 for two weeks, `keep_warm: auto`", costed=True)
 def nightly_batch_learned():
     return _nightly_batch("auto", days=14)
 
 
 def _office_hours(keep_warm, days):
-    """Monday to Friday, 08:00 to 17:30 with an hour off at noon: a request every 150 s in the mean."""
+    """Monday to Friday, 08:00 to 17:30 with an hour off at noon: a request every 150 s on average."""
     stage, chance = Stage(f"{PACE}{CHAT}    keep_warm: {keep_warm}\n", gate={"tick_s": 30.0}), Random(7)
     for day in range(days):
         if day % 7 >= 5:
@@ -207,17 +206,17 @@ def _office_hours(keep_warm, days):
     return stage
 
 
-@story("office hours for a week, `keep_warm: 5m`", costed=True)
+@scenario("office hours for a week, `keep_warm: 5m`", costed=True)
 def office_hours():
     return _office_hours("5m", days=7)
 
 
-@story("office hours for two weeks, `keep_warm: auto`", costed=True)
+@scenario("office hours for two weeks, `keep_warm: auto`", costed=True)
 def office_hours_learned():
     return _office_hours("auto", days=14)
 
 
-@story("health probes every 10 s all night")
+@scenario("health probes every 10 s all night")
 def probed_all_night():
     stage = Stage(QUICKER + CONSTANT, model={"wanted": 1}, gate={"tick_s": 5.0})
     stage.clock.every(10.0, stage.model.probe, first_s=4.0)
@@ -227,7 +226,7 @@ def probed_all_night():
     return stage
 
 
-@story("a schedule's floor in the morning, and the first request an hour later")
+@scenario("a schedule's floor in the morning, and the first request an hour later")
 def scheduled_morning():
     stage = Stage(
         QUICKER + CONSTANT + "    schedules: [{start: 0 8 * * *, duration: 2h, zone: UTC, floor: 1}]\n",
@@ -239,17 +238,17 @@ def scheduled_morning():
     return stage
 
 
-@story("no wake source, found at zero, started by hand")
+@scenario("no wake source, found at zero, started by hand")
 def found_at_zero():
     stage = Stage(NO_GATEWAY, gate={"gateways": False, **CALM})
-    # A person's replica is KEDA's to take back until Tidegate has seen it: half a second and a tick of 5 s.
+    # KEDA may take back a manually started replica until Tidegate has counted it: half a second and a tick of 5 s.
     stage.at(HOUR_S + 6.0, lambda: stage.model.scale(1))
     stage.ask_at(HOUR_S + 10 * MINUTE_S)
     stage.run_to(1.5 * HOUR_S)
     return stage
 
 
-@story("no wake source, found awake")
+@scenario("no wake source, found awake")
 def found_awake():
     stage = Stage(NO_GATEWAY, model={"wanted": 1}, gate={"gateways": False, **CALM})
     stage.ask_at(10 * MINUTE_S)
@@ -257,7 +256,7 @@ def found_awake():
     return stage
 
 
-@story("no node has room for two hours after the wake-up")
+@scenario("no node has room for two hours after the wake-up")
 def stock_out():
     stage = Stage(gate={"tick_s": 5.0})
     stage.model.no_room_until = stage.begin + 3 * HOUR_S
@@ -267,7 +266,7 @@ def stock_out():
     return stage
 
 
-@story("the same, and the first client gives up")
+@scenario("the same, and the first client gives up")
 def stock_out_without_patience():
     stage = Stage(gate={"tick_s": 5.0})
     stage.model.no_room_until = stage.begin + 3 * HOUR_S

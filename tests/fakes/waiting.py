@@ -1,13 +1,13 @@
-"""Waiting for what the daemon says, as long as a busy machine may need and no longer than it takes."""
+"""Polls until a condition holds, with a timeout for busy machines."""
 
 import asyncio
 from contextlib import asynccontextmanager
 
-SOON_S = 30.0  # never waited for on a quick machine
+SOON_S = 30.0  # never reached on a quick machine
 
 
 async def until(ask, is_so):
-    """Ask again and again until `is_so(answer)`; returns that answer."""
+    """Poll until `is_so(answer)`; returns that answer."""
     answer = None
     try:
         async with asyncio.timeout(SOON_S):
@@ -22,14 +22,14 @@ async def until(ask, is_so):
 
 @asynccontextmanager
 async def meanwhile(ask):
-    """Ask again and again while the block runs."""
+    """Poll continually while the block runs."""
 
-    async def asking():
+    async def polling():
         while True:
             await ask()
             await asyncio.sleep(0.02)
 
-    task = asyncio.create_task(asking())
+    task = asyncio.create_task(polling())
     try:
         yield
     finally:
@@ -37,11 +37,11 @@ async def meanwhile(ask):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def asked_again(page, times=3):
-    """Wait until a page, or a pod's, has been asked so many times more: scrapes have passed, and ticks with them."""
-    enough = page.asked + times
+async def until_scraped(page, times=3):
+    """Wait for that many further scrapes of a target, or of a pod's target: by then ticks have followed them."""
+    enough = page.scrapes + times
 
-    async def asked():
-        return page.asked
+    async def scrapes():
+        return page.scrapes
 
-    await until(asked, lambda number: number >= enough)
+    await until(scrapes, lambda number: number >= enough)

@@ -1,7 +1,7 @@
-"""KEDA's side of the wire, in KEDA's order: GetMetricSpec, GetMetrics with the index stripped, IsActive; and the push.
+"""KEDA's calls, in KEDA's order: GetMetricSpec, GetMetrics with the index stripped, IsActive; and StreamIsActive.
 
-What it is asked about is a ScaledObject's document, as KEDA itself reads it: name, namespace and the metadata of one
-trigger go into every call.
+Methods take a ScaledObject's document, as KEDA reads it: name, namespace and the metadata of one trigger go into every
+call.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ class Keda:
 
     @staticmethod
     def ref(scaled, index=0):
-        metadata = scaled["metadata"]
-        words = scaled["spec"]["triggers"][index]["metadata"]
-        return pb.ScaledObjectRef(name=metadata["name"], namespace=metadata["namespace"], scalerMetadata=words)
+        metadata, trigger = scaled["metadata"], scaled["spec"]["triggers"][index]
+        name, namespace = metadata["name"], metadata["namespace"]
+        return pb.ScaledObjectRef(name=name, namespace=namespace, scalerMetadata=trigger["metadata"])
 
     async def poll(self, scaled, index=0):
-        """(replicas, active) as one round of the scale loop learns them. Raises AioRpcError."""
+        """(replicas, active), as in one round of the scale loop. Raises AioRpcError."""
         ref = self.ref(scaled, index)
         (spec,) = (await self.stub.GetMetricSpec(ref)).metricSpecs
         assert (spec.targetSize, spec.targetSizeFloat) == (1, 1.0)
@@ -48,40 +48,40 @@ class Keda:
             return error.code()
 
     async def refusal(self, scaled, index=0):
-        """The code and the words of an answer that must be an error."""
+        """Code and details of a response that must be an error."""
         try:
             got = await self.poll(scaled, index)
         except grpc.aio.AioRpcError as error:
             return error.code(), error.details()
-        raise AssertionError(f"answered with {got}")
+        raise AssertionError(f"response without error: {got}")
 
     async def until(self, wanted, scaled, index=0):
-        """Poll until the answer is as wanted; returns it."""
+        """Poll until the response is as wanted; returns it."""
         return await until(lambda: self.answer(scaled, index), lambda answer: answer == wanted)
 
     @asynccontextmanager
     async def watching(self, scaled, index=0):
-        """All different answers while the block runs, each once, in the order in which they came first."""
-        seen = [await self.answer(scaled, index)]
+        """All different responses while the block runs, each once, in the order of their first occurrence."""
+        responses = [await self.answer(scaled, index)]
 
         async def ask():
             answer = await self.answer(scaled, index)
-            if answer not in seen:
-                seen.append(answer)
+            if answer not in responses:
+                responses.append(answer)
 
         async with meanwhile(ask):
-            yield seen
+            yield responses
 
     @asynccontextmanager
     async def pushes(self, scaled, index=0):
-        """`next()`: what StreamIsActive says next. Open as long as the block runs."""
+        """`next()`: the next message of StreamIsActive. Open while the block runs."""
         stream = self.stub.StreamIsActive(self.ref(scaled, index))
 
-        async def following():
+        async def next_message():
             async with asyncio.timeout(SOON_S):
                 return (await stream.read()).result
 
         try:
-            yield following
+            yield next_message
         finally:
             stream.cancel()

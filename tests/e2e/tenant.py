@@ -1,4 +1,4 @@
-"""One storyboard's namespace in a real cluster: Deployments on the hollow node, a gateway, and who scales them."""
+"""The namespace of one test in a real cluster: Deployments on the hollow node, a gateway, and their autoscalers."""
 
 import json
 
@@ -9,7 +9,7 @@ from .waiting import SOON_S, history, stays, until
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 SCALED_OBJECTS = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
 HPAS = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
-# Tidegate smooths, and nothing here masks a wrong answer: no window, no limit, no tolerance.
+# Tidegate smooths, and the HPA hides no wrong decision: no window, no limit, no tolerance.
 AT_ONCE = {"stabilizationWindowSeconds": 0, "tolerance": "0"}
 BEHAVIOR = {
     "scaleUp": {**AT_ONCE, "policies": [{"type": "Pods", "value": 100, "periodSeconds": 1}]},
@@ -21,23 +21,23 @@ POD = {
     "automountServiceAccountToken": False,
     "containers": [{"name": "server", "image": "example/server:1"}],
 }
-# Of 16 requests a replica, which is the place to start for vLLM. Up as shipped: while requests move on to new pods, a
-# page that was read before another counts them twice, for as long as a scrape interval.
+# For 16 requests per replica, the default for vLLM. Up as shipped: while requests move to new pods, a target that was
+# scraped earlier counts them twice for up to a scrape interval.
 QUICK = {"keep_warm": "3s", "smoothing.up": "5s", "smoothing.down": "0.5s"}
 
 
-class Place:
+class Tenant:
     """name: the namespace. grpc: `scalerAddress`."""
 
-    def __init__(self, name, api, node, pages, host, grpc, tidegate):
+    def __init__(self, name, api, node, targets, host, grpc, tidegate):
         self.name, self.api, self.node, self.tidegate = name, api, node, tidegate
-        self._pages, self._host, self._grpc = pages, host, grpc
+        self._targets, self._host, self._grpc = targets, host, grpc
         self._gateway = None
         api.post("/api/v1/namespaces", {"metadata": {"name": name}})
 
     def deployment(self, name, engine, *, requests=0, replicas=1, surge=1, **metadata):
-        """Its pods print `engine`'s pages and have so many requests between them. Returns when all of them are ready: a
-        load that only begins when somebody scales by it is another story.
+        """A Deployment with pods that share that many requests and expose `engine`'s metrics. Returns when all are
+        ready: a load that starts only when the test scales is a different scenario.
         """
         self.node.work[self.name, name] = Work(engine, requests)
         spec = {
@@ -50,17 +50,17 @@ class Place:
         self.until_settled(name, replicas)
 
     def gateway(self, name, text=""):
-        """A Service whose one pod has its page at this host's own address, because a loopback address is no endpoint;
-        returns the page. One at a time.
+        """A Service with one pod, which has its target at this host's address, since a loopback address is no valid
+        endpoint. Returns the target. One at a time.
         """
-        self._gateway = page = self._pages.open(self._host)
-        page.text = text
+        self._gateway = target = self._targets.open(self._host)
+        target.body = text
         pods, slices = f"/api/v1/namespaces/{self.name}/pods", "/apis/discovery.k8s.io/v1"
         self.api.post(pods, {"metadata": {"name": f"{name}-0"}, "spec": POD})
         ready = {"type": "Ready", "status": "True"}
         status = {"phase": "Running", "podIP": self._host, "podIPs": [{"ip": self._host}], "conditions": [ready]}
         self.api.patch(f"{pods}/{name}-0/status", {"status": status})
-        ports = [{"name": "metrics", "port": self._pages.port, "protocol": "TCP"}]
+        ports = [{"name": "metrics", "port": self._targets.port, "protocol": "TCP"}]
         service = {"metadata": {"name": name}, "spec": {"ports": ports}}
         self.api.post(f"/api/v1/namespaces/{self.name}/services", service)
         endpoints = {
@@ -70,23 +70,23 @@ class Place:
             "ports": ports,
         }
         self.api.post(f"{slices}/namespaces/{self.name}/endpointslices", endpoints)
-        return page
+        return target
 
-    def words(self, **words):
-        """As metadata or annotations have them; the pages' port is this test run's own."""
-        theirs = {"gateway_port": str(self._pages.port)} if "gateway" in words else {}
-        return {"engine": "vllm", "port": str(self._pages.port), **theirs, **words}
+    def metadata(self, **metadata):
+        """Keys for trigger metadata or annotations, with the port of this run's targets."""
+        gateway_port = {"gateway_port": str(self._targets.port)} if "gateway" in metadata else {}
+        return {"engine": "vllm", "port": str(self._targets.port), **gateway_port, **metadata}
 
-    def scaled_object(self, name, *, minimum, maximum, polling=5, cooldown=5, **words):
-        """With one push trigger. Returns when KEDA has made its HPA."""
-        trigger = {"type": "external-push", "metadata": {"scalerAddress": self._grpc, **self.words(**words)}}
+    def scaled_object(self, name, *, minimum, maximum, polling=5, cooldown=5, **metadata):
+        """A ScaledObject with one push trigger. Returns when KEDA has created its HPA."""
+        trigger = {"type": "external-push", "metadata": {"scalerAddress": self._grpc, **self.metadata(**metadata)}}
         spec = {
             "scaleTargetRef": {"name": name},
             "minReplicaCount": minimum,
             "maxReplicaCount": maximum,
             "pollingInterval": polling,
             "cooldownPeriod": cooldown,
-            "initialCooldownPeriod": 30,  # until Tidegate has seen it
+            "initialCooldownPeriod": 30,  # until Tidegate has scraped its targets
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": BEHAVIOR}},
             "triggers": [trigger],
         }
@@ -95,7 +95,7 @@ class Place:
         until(lambda: self.hpa(f"keda-hpa-{name}"), bool)
 
     def autoscaler(self, name, metric, *, minimum=1, maximum):
-        """An HPA of its own, without KEDA. Raises ApiFailure."""
+        """An HPA without KEDA. Raises ApiFailure."""
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
         bounds = {"minReplicas": minimum, "maxReplicas": maximum}
         spec = {"scaleTargetRef": target, **bounds, "metrics": [metric], "behavior": BEHAVIOR}
@@ -104,14 +104,14 @@ class Place:
     def hpa(self, name):
         return self.api.get(f"{HPAS.format(self.name)}/{name}")
 
-    def has(self, name, *, requests=None, behaviour=None):
-        """From now on its pods have so many requests, or answer otherwise."""
+    def set_load(self, name, *, requests=None, behaviour=None):
+        """Change the requests of its pods, or the behaviour of their targets."""
         work = self.node.work[self.name, name]
         work.requests = work.requests if requests is None else requests
         work.behaviour = behaviour or work.behaviour
 
     def replicas(self, name):
-        """What whoever scales it has written."""
+        """spec.replicas as written by the autoscaler."""
         self.node.check()
         return self.api.get(f"{DEPLOYMENTS.format(self.name)}/{name}")["spec"]["replicas"]
 
@@ -120,28 +120,32 @@ class Place:
         return status.get("readyReplicas", 0), status.get("updatedReplicas", 0), status.get("replicas", 0)
 
     def until_replicas(self, name, wanted, within=SOON_S):
-        """Wanted, and all of them ready."""
-        until(lambda: self.replicas(name), lambda n: n == wanted, within=within, seen=lambda: self.seen(name))
+        """Wait until it has that many replicas, all ready."""
+        until(lambda: self.replicas(name), lambda n: n == wanted, within=within, describe=lambda: self.describe(name))
         self.until_settled(name, wanted)
 
     def until_settled(self, name, wanted):
-        """So many pods, all of them ready and of the newest template."""
-        until(lambda: self.ready(name), lambda ready: ready == (wanted, wanted, wanted), seen=lambda: self.seen(name))
+        """Wait until it has that many pods, all ready and of the newest template."""
+        until(
+            lambda: self.ready(name),
+            lambda ready: ready == (wanted, wanted, wanted),
+            describe=lambda: self.describe(name),
+        )
 
     def stays_at(self, name, wanted, seconds):
-        stays(lambda: self.replicas(name), wanted, seconds, lambda: self.seen(name))
+        stays(lambda: self.replicas(name), wanted, seconds, lambda: self.describe(name))
 
     def history(self, name):
         return history(lambda: self.replicas(name))
 
-    def seen(self, name):
-        """All that says why, for a person who reads a failure."""
+    def describe(self, name):
+        """The decision and the status of the HPAs, for the message of a failure."""
         hpas = self.api.items(HPAS.format(self.name))
         status = [{"hpa": hpa["metadata"]["name"], **hpa.get("status", {})} for hpa in hpas]
         return json.dumps([self.tidegate.decision(self.name, name), status], indent=1)
 
     def change_template(self, name):
-        """As a new version of the image does."""
+        """Change the pod template, as a new version of the image does."""
         change = {"spec": {"template": {"metadata": {"annotations": {"tidegate.dev/e2e-version": "2"}}}}}
         self.api.patch(f"{DEPLOYMENTS.format(self.name)}/{name}", change)
 
@@ -152,9 +156,9 @@ class Place:
         self.api.delete(f"/api/v1/namespaces/{self.name}/pods/{document['metadata']['name']}")
 
     def clear(self):
-        """Nothing of it is left. ScaledObjects first: KEDA has a finalizer on them."""
+        """Delete settled. ScaledObjects first: KEDA has a finalizer on them."""
         if self._gateway is not None:
-            self._pages.close(self._gateway.address)
+            self._targets.close(self._gateway.address)
         if self.api.get("/apis/keda.sh/v1alpha1") is not None:
             self.api.delete(SCALED_OBJECTS.format(self.name))
             until(lambda: self.api.items(SCALED_OBJECTS.format(self.name)), lambda left: not left)

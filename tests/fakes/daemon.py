@@ -1,4 +1,4 @@
-"""The daemon as a process of its own, and what a person can ask of it over HTTP."""
+"""Runs the daemon as a process, and reads its HTTP endpoints."""
 
 import asyncio
 import json
@@ -10,16 +10,15 @@ from contextlib import contextmanager
 
 import requests
 
-from tests.fakes.warm import WarmProcess
-
 from .waiting import SOON_S, until
+from .warm import WarmProcess
 
-# A cold start compiles the kernels: about 15 s on two idle cores. Everything after it is quick.
+# A cold start compiles the kernels: about 15 s on two idle cores. Later starts are quick.
 START_S = 180.0
 
 
 class Tidegate:
-    """A daemon that runs. http, grpc: where it answers."""
+    """A running daemon. http, grpc: its addresses."""
 
     def __init__(self, process, log):
         self.process, self._log = process, log
@@ -28,15 +27,13 @@ class Tidegate:
         self._until_ready()
 
     def logged(self, event):
-        """The fields of all log lines of this event."""
-        lines = self._log.read_text(encoding="utf-8").splitlines()
-        return [said for line in lines if line.startswith("{") and (said := json.loads(line))["event"] == event]
+        return log_lines(self._log, event)
 
     async def get(self, path):
         return await asyncio.to_thread(requests.get, self.http + path, timeout=SOON_S)
 
     async def decision(self, namespace, name, trigger=""):
-        """An entry of the Board; None if there is none."""
+        """The Board's entry; None if there is none."""
         key = {"namespace": namespace, "name": name, "trigger": trigger}
         board = (await self.get("/api/v1/board")).json()
         return next((entry for entry in board["workloads"] if entry["workload"] == key), None)
@@ -44,12 +41,12 @@ class Tidegate:
     async def evidence(self, namespace, name):
         return (await self.decision(namespace, name))["evidence"]
 
-    async def until(self, true, namespace, name):
-        """Ask for the Board's entry until `true(entry)`; returns it."""
-        return await until(lambda: self.decision(namespace, name), lambda entry: entry is not None and true(entry))
+    async def until(self, is_so, namespace, name):
+        """Poll the Board's entry until `is_so(entry)`; returns it."""
+        return await until(lambda: self.decision(namespace, name), lambda entry: entry is not None and is_so(entry))
 
     async def until_evidence(self, namespace, name, **wanted):
-        """Until the evidence says so; returns the whole entry."""
+        """Wait until the evidence has these values; returns the whole entry."""
 
         def is_so(entry):
             return {key: entry["evidence"][key] for key in wanted} == wanted
@@ -57,7 +54,7 @@ class Tidegate:
         return await self.until(is_so, namespace, name)
 
     async def metric(self, series):
-        """The value of one series of /metrics, as it is printed there; None if there is no such series."""
+        """The value of one series of /metrics; None if there is no such series."""
         text = (await self.get("/metrics")).text
         found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
         return None if found is None else float(found[1])
@@ -66,7 +63,7 @@ class Tidegate:
         await until(lambda: self.metric(series), lambda value: value == wanted)
 
     async def sweeps(self, number):
-        """Wait until so many more sweeps have ended."""
+        """Wait until that many further sweeps have ended."""
         enough = await self._swept() + number
         await until(self._swept, lambda swept: swept >= enough)
 
@@ -89,8 +86,14 @@ class Tidegate:
         raise AssertionError(self._log.read_text(encoding="utf-8"))
 
 
+def log_lines(file, event):
+    """The fields of all log lines of this event."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [fields for line in lines if line.startswith("{") and (fields := json.loads(line))["event"] == event]
+
+
 def end(process):
-    """Have it end, and wait for that; one that does not is killed."""
+    """Terminate the process and wait for its end; kill it after a timeout."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(SOON_S)
@@ -101,13 +104,13 @@ def end(process):
 
 @contextmanager
 def running(config, log):
-    """`tidegate run` with this configuration file, its log in another, until the block ends; it must end well."""
+    """`tidegate run` with this configuration file and this log file until the block ends. It must exit cleanly."""
     with log.open("wb") as file:
         process = WarmProcess("scaler", "run", "-c", config, stderr=file)
     try:
         yield Tidegate(process, log)
     finally:
         end(process)
-    said = log.read_text(encoding="utf-8")
-    assert process.returncode == 0, said
-    assert "raceback" not in said, said
+    text = log.read_text(encoding="utf-8")
+    assert process.returncode == 0, text
+    assert "raceback" not in text, text

@@ -1,5 +1,5 @@
-"""A page of /metrics with what the demo never has, written by Tidegate's own collectors: MIG, shared and lost GPUs,
-Xids, a leader, snapshots, an HPA, orders, and workloads that are held, observed or cannot be woken.
+"""A target with metrics that the demo lacks, written by Tidegate's own collectors: MIG, shared and lost GPUs, Xids, a
+leader, checkpoints, an HPA, brakes, and workloads that are held, observed or cannot be woken.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ QUIET, FATAL = 0.01, 79
 
 
 def gpu(uuid, labels="", *, engine=None, util=None, used=40_000, free=40_000, xid=0):
-    said = {
+    values = {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": engine, "DCGM_FI_DEV_GPU_UTIL": util, "DCGM_FI_DEV_FB_USED": used,
         "DCGM_FI_DEV_FB_FREE": free, "DCGM_FI_DEV_FB_RESERVED": 0, "DCGM_FI_DEV_XID_ERRORS": xid,
         "DCGM_FI_DEV_POWER_USAGE": 300, "DCGM_FI_DEV_GPU_TEMP": 60,
     }  # fmt: skip
-    return "".join(f'{name}{{UUID="{uuid}",{NODE}{labels}}} {n}\n' for name, n in said.items() if n is not None)
+    return "".join(f'{name}{{UUID="{uuid}",{NODE}{labels}}} {n}\n' for name, n in values.items() if n is not None)
 
 
 def dcgm(xid):
-    """A node's page: a cut-up GPU, one that sleeps with its memory full, one shared and measured by process, and one
-    that falls silent with a fatal Xid.
+    """A node's metrics: a GPU with MIG instances, an idle one with full memory, one shared and measured by process, and
+    one that falls silent with a fatal Xid.
     """
     mig = "".join(
         gpu("GPU-mig", f',GPU_I_ID="{i}",GPU_I_PROFILE="2g.20gb",namespace="ai",pod="embed-{i}"', engine=0.3)
@@ -67,11 +67,11 @@ def dcgm(xid):
 
 
 def counters(reader, at, turn):
-    """What was seen by now: the fatal Xid comes at the second look, because only a change is one."""
-    seen = reader.read(dcgm(FATAL if turn > 2 else 0), at)
+    """Counters up to now: the fatal Xid comes with the second scrape, because only a change counts."""
+    result = reader.read(dcgm(FATAL if turn > 2 else 0), at)
     failed = Failure(FailureKind.TIMEOUT, "no answer")
     return {
-        EXPORTER: Counters(scrapes=turn, last=ScrapeResult(EXPORTER, at, 0.2, seen)),
+        EXPORTER: Counters(scrapes=turn, last=ScrapeResult(EXPORTER, at, 0.2, result)),
         ENGINE: Counters(
             scrapes=turn, failures={FailureKind.TIMEOUT: turn}, last=ScrapeResult(ENGINE, at, 3.0, failed)
         ),
@@ -79,7 +79,7 @@ def counters(reader, at, turn):
 
 
 def decision(name, replicas, reason, now, **more):
-    """One Decision; keyword arguments of Decision and of Evidence alike."""
+    """One Decision; keyword arguments of Decision and of Evidence."""
     of_decision = {key: more.pop(key) for key in ("held_since", "idle_since", "observed", "measured_at") if key in more}
     evidence = Evidence(**more)
     return Decision(WorkloadKey("ai", name), replicas, replicas != 0, reason, now, evidence=evidence, **of_decision)
@@ -107,7 +107,7 @@ def decisions(now):
 
 
 def outcomes(now, turn):
-    """`chat` has an HPA that does something of each kind by turns, `lone` nobody who asks."""
+    """`chat` has an HPA with each kind of outcome in turn, `lone` has no controller."""
     turns = (OutcomeCode.AT_MAX, OutcomeCode.SETTLED, OutcomeCode.UP, OutcomeCode.STABILISED, OutcomeCode.NO_HPA)
     condition = SimpleNamespace(type="ScalingLimited", status="True", reason="TooManyReplicas")
     hpa = SimpleNamespace(status=SimpleNamespace(desired=3, conditions=(condition,)))
@@ -121,27 +121,27 @@ def outcomes(now, turn):
 
 
 def entered(books, names, now, turn):
-    """One sweep of the books: `chat` serves and loads, `jobs` goes to sleep and wakes by turns, `seen` is observed, and
-    Tidegate would have fewer replicas of it and more by turns.
+    """One accounted sweep: `chat` serves and loads, `jobs` sleeps and wakes in turn, `seen` is observed, and Tidegate's
+    number for it alternates between fewer and more.
     """
-    blank, places = AccountedSweep.blank(len(names)), {name: place for place, name in enumerate(names)}
+    blank, rows = AccountedSweep.blank(len(names)), {name: row for row, name in enumerate(names)}
     states = {"chat": GpuUse.SERVING, "jobs": GpuUse.ASLEEP if turn % 2 else GpuUse.LOADING, "seen": GpuUse.IDLE_WARM}
     for name, state in states.items():
-        place, code = places[name], list(GpuUse).index(state)
-        blank.state[place], blank.gpus[place], blank.gpus[place, code] = code, 0.0, 4.0
-        blank.each[place], blank.queued[place], blank.counts[place] = 1.0, 5.0, True
-        blank.up[place] = float(state is not GpuUse.ASLEEP)
-    blank.would[places["seen"]], blank.apart[places["seen"]] = 4.0, -2.0 if turn % 2 else 1.0
+        row, code = rows[name], list(GpuUse).index(state)
+        blank.state[row], blank.gpus[row], blank.gpus[row, code] = code, 0.0, 4.0
+        blank.each[row], blank.queued[row], blank.counts[row] = 1.0, 5.0, True
+        blank.up[row] = float(state is not GpuUse.ASLEEP)
+    blank.would[rows["seen"]], blank.apart[rows["seen"]] = 4.0, -2.0 if turn % 2 else 1.0
     books.enter(blank, np.full((len(names), 3), 10.0), now, leads=True)
 
 
 def page():
-    """A function that gives the page as it is by now: its counters rise with each time that it is read."""
-    registry, own = CollectorRegistry(), None
-    own = SelfMetrics(registry)
-    own.reload_ok.set(1)
-    own.reloaded_at.set(time.time())
-    own.observe_registration("external.metrics.k8s.io", "v1beta1", ours=True)
+    """A function that writes the metrics; its counters rise with each call."""
+    registry, self_metrics = CollectorRegistry(), None
+    self_metrics = SelfMetrics(registry)
+    self_metrics.reload_ok.set(1)
+    self_metrics.reloaded_at.set(time.time())
+    self_metrics.observe_registration("external.metrics.k8s.io", "v1beta1", ours=True)
     reader, turn, began = Reader("dcgm"), 0, time.time()
     cluster = Cluster(blind_s=60.0)
     cluster.replace(PODS, None, [], time.time())
@@ -151,7 +151,7 @@ def page():
         ObjectError(Ref("ai", "ScaledObject", "odd"), "c", "d"),
     ]
     standing = SimpleNamespace(failures={}, role=lambda now: "leader", board_age_s=lambda now: 0.5)
-    snapshots = SimpleNamespace(on=True, written_at=began, failures=0, size=2.0**20, owned=True)
+    checkpoints = SimpleNamespace(on=True, written_at=began, failures=0, size=2.0**20, owned=True)
 
     names = [each.workload.name for each in decisions(began)]
     books = Ledger(len(names), gap_s=60.0)
@@ -169,7 +169,7 @@ def page():
     registry.register(ScrapeCollector(lambda: counters(reader, time.time(), turn)))
     registry.register(ClusterCollector(cluster, lambda: object_errors, time.time))
     registry.register(ReplicaCollector(lambda: standing, time.time))
-    registry.register(CheckpointCollector(snapshots, time.time))
+    registry.register(CheckpointCollector(checkpoints, time.time))
     registry.register(OutcomeCollector(lambda: lambda: tuple(outcomes(time.time(), turn))))
     registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
 
@@ -177,13 +177,13 @@ def page():
         nonlocal turn
         turn += 1
         entered(books, names, time.time(), turn)
-        standing.failures, snapshots.failures = {"timeout": turn}, turn
+        standing.failures, checkpoints.failures = {"timeout": turn}, turn
         cluster.malformed["pods"] = turn
-        own.ticks_failed.inc()
-        own.events_dropped.labels("budget").inc()
-        own.observe_call("GetMetrics", "OK", 0.001)
-        own.observe_call("StreamIsActive", "OK", 1.0)
-        own.tick_seconds.observe(0.01)
+        self_metrics.ticks_failed.inc()
+        self_metrics.events_dropped.labels("budget").inc()
+        self_metrics.observe_call("GetMetrics", "OK", 0.001)
+        self_metrics.observe_call("StreamIsActive", "OK", 1.0)
+        self_metrics.tick_seconds.observe(0.01)
         return generate_latest(registry)
 
     return read
