@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDS_IT = "tests/scaler/api/http/test_metrics.py::test_promtool_finds_nothing_to_complain_about"
+NEEDS_IT = "tests/scaler/api/http/test_metrics.py::test_promtool_accepts_the_page"
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_gpu_hours_are_reported_as_a_ratio_to_the_plan(verdict):
 
 
 def test_both_bounds_are_described(verdict):
-    assert verdict().bounds() == "1.5 GPU-hours are a bound nobody is under: full batches, and starting is free."
+    assert verdict().bounds() == "1.5 GPU-hours are a lower bound: full batches, and starting is free."
     progress = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
     assert "takes 2.0 GPU-hours and keeps 99.12 %" in progress
     assert "1.5 GPU-hours are a lower bound" in progress
