@@ -15,7 +15,7 @@ from rich.console import Console
 from scaler.cli.explain import explain_tables
 from scaler.engine.decider import Decider
 from scaler.explain.document import DecisionExplainer
-from scaler.explain.steps import bounds
+from scaler.explain.steps import clamp
 from scaler.explain.trace import Case, summary
 from scaler.model import Board
 from scaler.policy.groups import Membership
@@ -75,11 +75,11 @@ def test_every_number_can_be_explained_and_decided_again(scene, plan, pod, gatew
 
 
 def tells_what_was_decided(entry):
-    """The replicas of its clamp are those that the policy answers to whom nobody orders otherwise."""
+    """The replicas of its clamp are those that the policy decides without overrides."""
     case = Case.of(entry)
     assert summary(case).startswith(f"{entry.given.verdicts.replicas[0]:.0f} " if known(case) else "no answer")
-    if not case.held and not math.isnan(case.demand) and case.plain.active and not math.isnan(case.plain.replicas):
-        assert bounds(case)[-1].replicas == case.plain.replicas
+    if not case.held and not math.isnan(case.trace.replicas) and case.trace.replicas > 0.0:
+        assert clamp(case).table.rows[-1][1] == case.trace.replicas
 
 
 def known(case):
