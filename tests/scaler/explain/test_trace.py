@@ -122,7 +122,7 @@ random_entries = settings(
 
 @random_entries
 @given(entry=entries())
-def test_the_trace_is_of_the_decision_without_overrides(entry):
+def test_trace_is_of_the_decision_without_overrides(entry):
     case = Case.of(entry)
     assert same((case.trace.replicas, case.trace.reason), alone(entry))
     assert same((case.after.replicas, case.after.reason), at_tick(entry))
@@ -130,7 +130,7 @@ def test_the_trace_is_of_the_decision_without_overrides(entry):
 
 @random_entries
 @given(entry=entries())
-def test_the_bounds_end_at_the_replicas_that_the_kernel_decides(entry):
+def test_bounds_end_at_the_replicas_that_the_kernel_decides(entry):
     case = Case.of(entry)
     clamped = clamp(case)
     if case.trace.branch == STALE or clamped.table is None:
@@ -147,7 +147,7 @@ def test_the_bounds_end_at_the_replicas_that_the_kernel_decides(entry):
 
 @random_entries
 @given(entry=entries())
-def test_the_objectives_are_the_demands_of_the_decision(entry):
+def test_objectives_are_the_demands_of_the_decision(entry):
     case = Case.of(entry)
     demands = entry.given.verdicts.demand[0]
     rows = objectives(case).table.rows
@@ -180,7 +180,7 @@ def test_what_would_be_without_an_override_is_decided_by_the_kernel(entry):
 
 @random_entries
 @given(entry=entries())
-def test_the_summary_begins_with_the_decision(entry):
+def test_summary_begins_with_the_decision(entry):
     verdicts = entry.given.verdicts
     replicas = verdicts.replicas[0]
     count = "no answer" if math.isnan(replicas) else f"{replicas:.0f} replica{'' if replicas == 1.0 else 's'}"
