@@ -23,7 +23,7 @@ from exporter.catalog import Reader
 from exporter.model import Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
 from scaler.api.http.collectors import BoardCollector
-from scaler.api.http.server import Collected
+from scaler.api.http.server import CollectedMetrics
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
 from scaler.policy.columns import Constraints, Memory, Readings, Signal, Spec, Specs
@@ -143,7 +143,7 @@ def showing(decider: Decider, workloads: int) -> list[dict[str, Any]]:
     publisher = Publisher(plan.workload for plan in decider.plans)
     publisher.publish(decider.sweep(START), START)
     collector = BoardCollector(lambda: publisher.board, lambda: START)
-    collected = Collected(tuple(collector.collect()))
+    collected = CollectedMetrics(tuple(collector.collect()))
     collect = seconds(lambda: list(collector.collect()), rounds=5).times(1e3)
     write = seconds(lambda: generate_latest(collected), rounds=5).times(1e3)  # type: ignore[no-untyped-call]
     return [row("/metrics, collecting", workloads, collect), row("/metrics, writing", workloads, write)]
