@@ -21,7 +21,7 @@ from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
 from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
 from scaler.policy.groups import Decided, Groups, closure, decide_groups
-from scaler.policy.kernel import answered, choose, imputed
+from scaler.policy.kernel import answered, choose
 from scaler.policy.overrides import Brake
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.latest import LatestSamples, TargetRules
@@ -444,10 +444,8 @@ class Decider:
         specs, before = choose(at, self._specs), choose(rows, self._memory)
         undecidable = self._uncounted.undecidable(rows, before, now)
         totals = self._latest.totals(rows, now).withhold(undecidable)
-        complete = answered(specs, totals.readings, before)
-        filled = np.zeros_like(complete)
-        if not complete.all():
-            filled = imputed(specs, totals.readings, before, now)
+        complete, filled = answered(specs, totals.readings, before, now)
+        if filled.any():
             totals.impute(filled)
         if arrival is None:
             self._constraint_source.rest(rows, totals.readings, complete, totals.gpus_each, now)

@@ -12,21 +12,21 @@ import numpy as np
 
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision, Reason
-from scaler.policy.columns import NO_REASON, REASONS
+from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED
+from scaler.policy.trace import GPU, GRACE, REQUESTS, UNPROVEN
 
 from .formats import clock, counted, lasting, number
 from .steps import Step
 from .trace import Case
 
-_ASLEEP, _NO_WAKE_SOURCE, _QUEUED = (
-    REASONS.index(each) for each in (Reason.ASLEEP, Reason.NO_WAKE_SOURCE, Reason.QUEUED)
-)
-_SCHEDULED, _FROZEN, _WARM = (REASONS.index(each) for each in (Reason.SCHEDULED, Reason.FROZEN, Reason.WARM))
-
 
 def overrides(case: Case, decision: Decision | None) -> Step:
     """decision: the Board's, if it is of this moment, for the text of its overrides."""
-    sentences = [*_idleness(case), *_brake(case, decision), *_schedule(case, decision), *_group(case), *_arrival(case)]
+    sentences = [*_idleness(case), *_brake(case, decision), *_schedule(case, decision)]
+    if case.aside.asked > 0.0:
+        sentences.append(f"Its group is awake and needs at least {counted(case.aside.asked, 'replica')} of it.")
+    if case.raise_only:
+        sentences.append("It was decided at a scrape between two ticks, which may raise or activate and never lowers.")
     active = case.constraints
     if not (active.frozen or active.never_down or active.floor > 0.0 or isfinite(active.ceiling)):
         sentences.append("No override is active.")
@@ -42,43 +42,43 @@ def _idleness(case: Case) -> list[str]:
     if not case.may_sleep:
         return [idle, f"It does not go to zero: its minimum is {spec.minimum}."]
     warm = f"It is kept warm for {lasting(keep_warm)}"
-    match case.plain.reason:
-        case reason if reason == _ASLEEP:
+    match REASONS[case.trace.reason]:
+        case Reason.ASLEEP:
             zero = "It stays at zero" if case.before.replicas == 0.0 else f"{warm}, and that is over: it goes to zero"
             return [idle, f"{zero}; a wake source shows the next request."]
-        case reason if reason == _NO_WAKE_SOURCE:
-            stays = "stays at zero all the same" if case.plain.replicas == 0.0 else "is kept awake"
+        case Reason.NO_WAKE_SOURCE:
+            stays = "stays at zero all the same" if case.trace.replicas == 0.0 else "is kept awake"
             return [idle, f"No wake source would show the next request: it {stays}."]
-        case reason if reason == _QUEUED:
+        case Reason.QUEUED:
             refused = clock(case.readings.refused_at)
             return [idle, f"A request was rejected at {refused} because no replica existed, so one is wanted."]
     if case.after.floor > 0.0:
         return [idle, f"It does not go to zero before {clock(case.after.floor_until)}: it began without state."]
     until = since + keep_warm
-    if not until < inf:
+    if not case.at < until < inf:
         return [idle, f"{warm}."]
     source = "" if case.readings.waker_fresh else ", if it has a wake source then"
-    return [
-        idle,
-        f"{warm}. It goes to zero at {clock(until)}, in {lasting(until - case.at)}, without requests{source}.",
-    ]
+    zero = f"at {clock(until)}, in {lasting(until - case.at)}"
+    return [idle, f"{warm}. It goes to zero {zero}, without requests{source}."]
 
 
 def _busy(case: Case) -> str:
-    """Why it is not idle, in the policy's order."""
-    readings, after, quiet = case.readings, case.after, case.plan.spec.gpu_quiet
-    if case.work > 0.0:
-        return f"It is not idle: {counted(case.work, 'request')} in hand."
-    if not case.complete:
+    """Why it is not idle."""
+    readings, activity, woken_at = case.readings, case.trace.activity, case.before.woken_at
+    if activity == UNPROVEN:
         return "Idleness is unknown: the proof needs fresh and complete readings of every target."
-    if readings.busiest_gpu > quiet:
-        return f"It is not idle: its busiest GPU is at {number(readings.busiest_gpu)}, above {number(quiet)}."
-    if not isnan(after.woken_at) and case.at - after.woken_at < case.constraints.lease:
-        until = clock(after.woken_at + case.constraints.lease)
-        return f"It is not idle: woken at {clock(after.woken_at)}, it has a start-up grace until {until}."
-    if readings.wanted > 0.0 and not readings.ready >= readings.wanted:
-        return f"It is not idle: {number(case.ready)} of {counted(readings.wanted, 'replica')} ready, the rest load."
-    return "It is not idle: it loads."
+    if activity == REQUESTS:
+        why = f"{counted(case.work, 'request')} in hand"
+    elif activity == GPU:
+        why = f"its busiest GPU is at {number(readings.busiest_gpu)}, above {number(case.plan.spec.gpu_quiet)}"
+    elif activity == GRACE:
+        until = clock(woken_at + case.constraints.lease)
+        why = f"woken at {clock(woken_at)}, it has a start-up grace until {until}"
+    elif readings.wanted > 0.0:
+        why = f"{number(case.ready)} of {counted(readings.wanted, 'replica')} ready, the rest load"
+    else:
+        why = "it loads"
+    return f"It is not idle: {why}."
 
 
 def _brake(case: Case, decision: Decision | None) -> list[str]:
@@ -91,8 +91,13 @@ def _brake(case: Case, decision: Decision | None) -> list[str]:
         return [f"A freeze is active{of}. {'No Job starts' if case.plan.spec.jobs else 'The last decision holds'}."]
     if not active.never_down:
         return []
-    held = case.verdict.replicas > case.plain.replicas
-    return [f"A brake allows no scale-down{of}." + (f" Without it: {_verdict(case.plain)}." if held else "")]
+    return [f"A brake allows no scale-down{of}.{_without(case, FROZEN)}"]
+
+
+def _without(case: Case, override: int) -> str:
+    """The decision without the overrides of this reason, if it is a lower one."""
+    without = case.without(override)
+    return f" Without it: {_verdict(without)}." if case.after.replicas > without.replicas else ""
 
 
 def _schedule(case: Case, decision: Decision | None) -> list[str]:
@@ -103,30 +108,17 @@ def _schedule(case: Case, decision: Decision | None) -> list[str]:
         text = "; ".join(each.removeprefix("now: ") for each in texts if each.startswith("now: "))
     of = f" ({text})" if text else ""
     if isfinite(active.ceiling):
-        lowered = " That lowers it." if case.plain.replicas > max(1.0, active.ceiling) else ""
+        lowered = " That lowers it." if case.after.replicas < case.without(SCHEDULED).replicas else ""
         sentences.append(f"A schedule allows at most {counted(active.ceiling, 'replica')}{of}.{lowered}")
     if active.floor > 0.0 and active.floor_reason != NO_REASON:
         least = f"at least {counted(active.floor, 'replica')}"
         sentence = {
-            _SCHEDULED: f"A schedule keeps {least}{of}.",
-            _FROZEN: f"A brake keeps {least}.",
-            _WARM: f"The next request is predicted by its idle times, and a start begins in advance: {least}.",
-        }[active.floor_reason]
-        raised = not case.plain.replicas >= active.floor
-        sentences.append(sentence + (f" Without it: {_verdict(case.plain)}." if raised else ""))
+            Reason.SCHEDULED: f"A schedule keeps {least}{of}.",
+            Reason.FROZEN: f"A brake keeps {least}.",
+            Reason.WARM: f"The next request is predicted by its idle times, and a start begins in advance: {least}.",
+        }[REASONS[active.floor_reason]]
+        sentences.append(sentence + _without(case, active.floor_reason))
     return sentences
-
-
-def _group(case: Case) -> list[str]:
-    if not case.aside.asked > 0.0:
-        return []
-    return [f"Its group is awake and needs at least {counted(case.aside.asked, 'replica')} of it."]
-
-
-def _arrival(case: Case) -> list[str]:
-    if not case.raise_only:
-        return []
-    return ["It was decided at a scrape between two ticks, which may raise or activate and never lowers."]
 
 
 def published(case: Case, decision: Decision | None, follows: str | None) -> Step:
@@ -167,17 +159,13 @@ def _published(case: Case, replicas: float) -> list[str]:
 
 
 def _why_more(case: Case, replicas: float) -> str:
-    wanted, decided = case.readings.wanted, case.verdict.replicas
+    wanted, decided, more = case.readings.wanted, number(case.verdict.replicas), number(replicas)
     if isnan(wanted):
-        return (
-            f"The replicas of the cluster are unknown: {number(replicas)} was published before, and stays until then."
-        )
-    if wanted >= decided:
-        return f"The HPA has just gone past {number(decided)}: {number(replicas)} stays until the next tick."
-    return (
-        f"The HPA would ignore {number(decided)}, within its tolerance of {number(case.plan.tolerance)} around "
-        f"{number(wanted)}; {number(replicas)} is the next that it does not."
-    )
+        return f"The replicas of the cluster are unknown: {more} was published before, and stays until then."
+    if wanted >= case.verdict.replicas:
+        return f"The HPA has just gone past {decided}: {more} stays until the next tick."
+    band = f"its tolerance of {number(case.plan.tolerance)} around {number(wanted)}"
+    return f"The HPA would ignore {decided}, within {band}; {more} is the next that it does not."
 
 
 def _same(case: Case, decision: Decision) -> bool:

@@ -70,18 +70,13 @@ def one(decision: Decision, charted: Floats, board_at: float, now: float, span: 
     columns: Mapping[str, list[Any]] = {
         "at": [*_numbers(rows[:, AT]), round(at, 3)],
         "load": [*_numbers(sum_present(rows[:, LOAD])), _rounded(evidence.load)],
-        "demand": [*_numbers(_largest(rows[:, DEMAND])), _rounded(evidence.demand)],
+        "demand": [*_numbers(np.fmax.reduce(rows[:, DEMAND], axis=1)), _rounded(evidence.demand)],
         "replicas": [*optional_ints(rows[:, REPLICAS]), decision.replicas],
         "actual": [*optional_ints(rows[:, WANTED]), evidence.replicas_wanted],
         "gpu": [*_numbers(rows[:, GPU]), _rounded(evidence.gpu_engine_active)],
         "reason": [*(_REASONS[code] for code in rows[:, REASON].astype(np.int64).tolist()), str(decision.reason)],
     }
     return {**decision.workload._asdict(), **columns}
-
-
-def _largest(parts: Floats) -> Floats:
-    largest: Floats = np.fmax.reduce(parts, axis=1)
-    return largest
 
 
 def _rounded(value: float | None) -> float | None:

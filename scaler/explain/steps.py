@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf, isclose, isfinite, isnan, nan
-from typing import Any, Literal, NamedTuple, TypeAlias
+from itertools import pairwise
+from math import inf, isclose, isfinite, isnan
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from scaler.policy.columns import Signal
+from scaler.policy.trace import LOWER_BOUND
 from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.pods import TargetReading
 from scaler.signals.smoothing import Rings
@@ -34,13 +36,11 @@ NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "g
 UNITS = {Signal.WORK: "requests", Signal.KV_CACHE: "of the KV cache", Signal.GPU_ENGINE: "engine activity"}
 # A ring that is full has lost samples that weighed about 1/1024.
 _SAME = 1e-6
-# As in the policy: sums of ratios carry errors near 1e-16 of their size.
-DUST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainTable:
-    """rows: with as many cells as there are columns. None is unknown."""
+    """rows: with as many cells as there are columns. None is unknown. The document has three decimals."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -67,7 +67,7 @@ class Step:
 def _plain(cell: Cell) -> Cell:
     if not isinstance(cell, float):
         return cell
-    return float(cell) if isfinite(cell) else None
+    return round(float(cell), 3) if isfinite(cell) else None
 
 
 def raw(case: Case, reads: Sequence[TargetReading] | None) -> Step:
@@ -87,7 +87,7 @@ def _row(read: TargetReading) -> tuple[Cell, ...]:
     age = "never" if read.age_s is None else lasting(read.age_s)
     counts = read.why or ("yes" if read.fresh else "no: too old")
     numbers = (read.waiting, read.running, read.held, read.kv_cache, read.gpus, read.gpu_active)
-    return read.url, read.of, age, *(None if n is None else round(n, 3) for n in numbers), counts
+    return read.url, read.of, age, *numbers, counts
 
 
 def cleaned(case: Case) -> Step:
@@ -102,7 +102,7 @@ def cleaned(case: Case) -> Step:
         ("GPU engine active, mean", aside.latest[Signal.GPU_ENGINE]),
         ("busiest GPU", readings.busiest_gpu),
     )
-    return Step("cleaned", "What counts", tuple(sentences), ExplainTable(("quantity", "value"), _rounded(rows)))
+    return Step("cleaned", "What counts", tuple(sentences), ExplainTable(("quantity", "value"), rows))
 
 
 def _pods(case: Case) -> list[str]:
@@ -216,7 +216,7 @@ def smoothed(case: Case, rings: Rings | None) -> Step:
             sentences.append(check)
     if not rows:
         sentences = ["It has no objective, so nothing is smoothed."]
-    table = ExplainTable(("signal", "now", "smoothed"), _rounded(rows))
+    table = ExplainTable(("signal", "now", "smoothed"), tuple(rows))
     return Step("smoothed", "Smoothed signals", tuple(sentences), table)
 
 
@@ -233,17 +233,12 @@ def _window_check(case: Case, rings: Rings, signal: Signal) -> str | None:
     value = ewma_fast_slow(times[None].copy(), values[None].copy(), first, up, down, case.at)[0]
     if not isclose(value, case.readings.signals[signal], rel_tol=_SAME, abs_tol=1e-12):
         return "Its window has newer samples, and gives another value now."
-    return (
-        f"Its window gives the same: {counted(valid.sum(), 'value')} of the last {lasting(case.at - times[valid][0])}."
-    )
+    since = lasting(case.at - times[valid][0])
+    return f"Its window gives the same: {counted(valid.sum(), 'value')} of the last {since}."
 
 
 def _ago(now: float, at: float) -> str:
     return "just now" if now - at < 1.0 else f"{lasting(now - at)} ago" if now - at < inf else "never"
-
-
-def _rounded(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple(tuple(round(cell, 3) if isinstance(cell, float) else cell for cell in row) for row in rows)
 
 
 def objectives(case: Case) -> Step:
@@ -253,7 +248,7 @@ def objectives(case: Case) -> Step:
         sentences.append(_demand(case, signal, target))
     if not rows:
         sentences = ["It has no objective: while awake it has its minimum."]
-    table = ExplainTable(("objective", "smoothed", "per replica", "replicas"), _rounded(rows))
+    table = ExplainTable(("objective", "smoothed", "per replica", "replicas"), tuple(rows))
     return Step("objectives", "Demand of each objective", tuple(sentences), table)
 
 
@@ -268,113 +263,85 @@ def _demand(case: Case, signal: Signal, target: float) -> str:
         return f"{name}: {counted(value, 'request')} / {number(target)} per replica = {number(demand)}."
     if demand == 0.0 and value > 0.0:
         return f"{name}: no replica is ready to carry it, so it needs none."
-    return (
-        f"{name}: {number(value)} {UNITS[signal]} on average × {counted(case.ready, 'replica')} / target "
-        f"{number(target)} = {number(demand)}."
-    )
+    carried = f"{number(value)} {UNITS[signal]} on average × {counted(case.ready, 'replica')}"
+    return f"{name}: {carried} / target {number(target)} = {number(demand)}."
 
 
 def winner(case: Case) -> Step:
-    return Step("winner", "Deciding objective", (_winner(case),))
-
-
-def _winner(case: Case) -> str:
+    demand, whole = case.trace.demand, case.trace.bounds.whole
     if case.held:
-        return "None: a reading of its demand is missing. The rest is a lower bound."
-    if case.largest is None:
-        return "None: no objective has demand."
-    whole = ceil(case.demand - DUST)
-    which = "The only one" if len(case.plan.spec.targets) == 1 else "The largest"
-    so = f"{number(case.demand)}, so {counted(whole, 'replica')}" if whole != case.demand else number(whole)
-    return f"{which}, {NAMES[case.largest]}: {so}."
+        sentence = "None: a reading of its demand is missing. The rest is a lower bound."
+    elif case.largest is None:
+        sentence = "None: no objective has demand."
+    else:
+        which = "The only one" if len(case.plan.spec.targets) == 1 else "The largest"
+        so = f"{number(demand)}, so {counted(whole, 'replica')}" if whole != demand else number(whole)
+        sentence = f"{which}, {NAMES[case.largest]}: {so}."
+    return Step("winner", "Deciding objective", (sentence,))
 
 
-class Bound(NamedTuple):
-    """A bound, the replicas after it, and its sentence."""
-
-    name: str
-    replicas: float
-    sentence: str = ""
-
-
-def bounds(case: Case) -> list[Bound]:
-    """From whole replicas to those within every bound, in the policy's order. The demand must be completely known."""
-    spec, before, after = case.plan.spec, case.before, case.after
-    whole = float(ceil(case.demand - DUST))
-    found = [Bound("demand", whole)]
-    stepped = _hysteresis(case.demand, before.replicas if before.active else nan, spec.band)
-    if stepped != whole:
-        edge = f"{number(stepped - 1)} - {number(spec.band)} = {number(stepped - 1 - spec.band)}"
-        way = "stays at" if stepped == before.replicas else f"goes down from {number(before.replicas)} to"
-        sentence = (
-            f"It {way} {number(stepped)}: hysteresis goes lower at a demand of {edge}, and it is {number(case.demand)}."
-        )
-        found.append(Bound("band", stepped, sentence))
-    least = max(1.0, spec.minimum)
-    why = "one replica while it is awake" if spec.minimum <= 1 else f"{spec.minimum}, its minimum"
-    incomplete = not isnan(after.incomplete_since) and not case.aside.imputed
-    since = f"since {clock(after.incomplete_since)}"
-    young = f"and has short windows until {clock(after.floor_until)}"
-    lower = (
-        ("minimum", least, f"Not fewer than {why}."),
-        (
-            "start",
-            after.floor,
-            f"Not fewer than the {number(after.floor)} of the cluster: it began without state {young}.",
-        ),
-        (
-            "last answer",
-            before.replicas if incomplete else nan,
-            f"Not fewer than the last {number(before.replicas)}: readings are lower bounds {since}.",
-        ),
+def _bounds(case: Case) -> list[tuple[str, float, str]]:
+    """The demand, and each bound that changes the replicas of an awake workload, in the policy's order: its name, the
+    replicas after it, and its sentence.
+    """
+    spec, after, lower_bound = case.plan.spec, case.after, case.trace.branch == LOWER_BOUND
+    whole, sized, minimum, start, maximum, last = case.trace.bounds
+    least = "one replica while it is awake" if spec.minimum <= 1 else f"{spec.minimum}, its minimum"
+    young = f"it began without state and has short windows until {clock(after.floor_until)}"
+    partial = "a mean is over a part of its engines or GPUs"
+    if lower_bound:
+        partial = f"readings are lower bounds since {clock(after.incomplete_since)}"
+    requests = f"Readings are lower bounds: the requests that are known need {number(sized)}."
+    chain = (
+        ("demand", whole, ""),
+        ("requests", sized, requests) if lower_bound else ("band", sized, _band(case)),
+        ("minimum", minimum, f"Not fewer than {least}."),
+        ("start", start, f"Not fewer than the {number(start)} of the cluster: {young}."),
+        ("maximum", maximum, f"Not more than {spec.maximum}, its maximum."),
+        ("last answer", last, f"Not fewer than the last {number(last)}: {partial}."),
     )
-    for name, bound, sentence in lower:
-        if bound > found[-1].replicas:
-            found.append(Bound(name, bound, sentence))
-    if spec.maximum < found[-1].replicas:
-        found.append(Bound("maximum", spec.maximum, f"Not more than {spec.maximum}, its maximum."))
-    return found
+    return [chain[0], *(bound for before, bound in pairwise(chain) if bound[1] != before[1])]
 
 
-def _hysteresis(demand: float, current: float, band: float) -> float:
-    """As `steps` of the policy: whole replicas, up at once, down only when demand has left the step by `band`."""
-    up = ceil(demand - DUST)
-    return up if isnan(current) or up >= current else min(current, ceil(demand + band - DUST))
+def _band(case: Case) -> str:
+    stepped, last, band = case.trace.bounds.sized, case.before.replicas, case.plan.spec.band
+    way = "stays at" if stepped == last else f"goes down from {number(last)} to"
+    edge, demand = f"{number(stepped - 1)} - {number(band)} = {number(stepped - 1 - band)}", number(case.trace.demand)
+    return f"It {way} {number(stepped)}: hysteresis goes lower at a demand of {edge}, and it is {demand}."
 
 
 def clamp(case: Case) -> Step:
     title, spec = "Bounds", case.plan.spec
-    if case.held or isnan(case.demand):
+    if case.held:
         return Step("clamp", title, tuple(_held(case)))
-    found = bounds(case)
-    sentences = [bound.sentence for bound in found if bound.sentence]
-    end = counted(found[-1].replicas, "replica")
+    if isnan(case.trace.replicas) and case.trace.branch == LOWER_BOUND:
+        return Step("clamp", title, ("Its demand is unknown, and there is no decision to hold.",))
+    found, end = _bounds(case), counted(case.trace.bounds.last, "replica")
+    sentences = [sentence for *_, sentence in found if sentence]
     if not sentences:
         sentences = [f"{end}, within {spec.minimum} to {spec.maximum}: no bound changes it."]
-    rows = tuple((bound.name, bound.replicas) for bound in found)
-    return Step("clamp", title, (*sentences, f"So {end} while it is awake."), ExplainTable(("bound", "replicas"), rows))
+    table = ExplainTable(("bound", "replicas"), tuple((name, replicas) for name, replicas, _ in found))
+    return Step("clamp", title, (*sentences, f"So {end} while it is awake."), table)
 
 
 def _held(case: Case) -> list[str]:
     spec, since, last = case.plan.spec, case.after.held_since, case.before.replicas
-    if isnan(since):
-        return ["Its demand is unknown, and there is no decision to hold."]
     missing = f"Readings are missing since {clock(since)}"
-    if spec.jobs and case.plain.replicas != 0.0:
+    if spec.jobs and case.trace.replicas != 0.0:
         return [
             f"{missing}. A number of Jobs is never held, because each Job that ends would be replaced.",
             "Only requests that are known count; without any the decision is unknown.",
         ]
-    if isnan(case.plain.replicas) and case.at - since <= spec.hold:
+    if isnan(case.trace.replicas) and case.at - since <= spec.hold:
         return [f"{missing}, and there is no decision to hold."]
-    if isnan(case.plain.replicas):
+    if isnan(case.trace.replicas):
         return [f"{missing}, for longer than {lasting(spec.hold)}, the time of a hold: the decision is unknown."]
     sentences = [f"{missing}, so its last decision holds."]
     if not isnan(last):
         sentences.append(f"The last was {counted(last, 'replica')}. Fresh samples may raise it and never lower it.")
     else:
         sentences.append("There was none: the replicas of the cluster are held.")
-    if case.plain.replicas == 0.0:
+    if case.trace.replicas == 0.0:
         sentences.append("It stays asleep: an error would let KEDA's fallback wake it.")
     elif since + spec.hold < inf:
         sentences.append(f"After {clock(since + spec.hold)} callers get an error.")

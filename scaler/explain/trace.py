@@ -1,26 +1,27 @@
-"""Holds one decision of the log as plain numbers, with what follows from them, and summarizes it in a sentence. Pure.
+"""Holds one decision of the log as plain numbers, with its trace, and summarizes it in a sentence. Pure.
 
-It runs the policy's own kernel twice: as the decision was made, for the memory that it left, and without overrides,
-for the verdict that these changed.
+The policy's own kernel decides the entry again, for the memory that it left and for the trace. Explanations format
+both, and decide nothing themselves.
 
-Worked example: of a workload that a schedule's floor of 3 holds up, `case.verdict.replicas` is 3 and
-`case.plain.replicas` is 0: it would be asleep without the schedule. A sentence is "3 replicas, serving: 40 requests
-wait or run and a replica should carry 16".
+Worked example: a schedule's floor of 3 keeps a workload awake: `case.verdict.replicas` is 3 and `case.trace.replicas`
+is 0, because it would be asleep without the schedule. A sentence is "3 replicas, serving: 40 requests wait or run and a
+replica should carry 16".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
 
 from scaler.engine.decision_log import Entry
 from scaler.model import Reason
-from scaler.policy.columns import REASONS, Constraints, Signal, Specs
-from scaler.policy.kernel import answered, step
+from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED, Constraints, MemorySlot, Signal, Specs
+from scaler.policy.kernel import traced
+from scaler.policy.trace import STALE, DecisionTrace
 from scaler.workloads.spec import WorkloadSpec
 
 from .formats import clock, counted, lasting, number
@@ -30,9 +31,9 @@ from .formats import clock, counted, lasting, number
 class Case:
     """One slot of each column, as plain numbers.
 
-    readings, constraints, before, verdict, aside: of the entry. after: the memory after the decision.
-    plain:    the verdict without overrides; keep-warm time and start-up grace as in the entry.
-    complete: every reading of its demand was fresh, or is known to be zero.
+    readings, constraints, before, verdict, aside: of the entry.
+    after, trace: what the kernel made of them: the next memory, as if at a tick, and how it came about.
+    raise_only: a scrape was the occasion, not a tick.
     """
 
     entry: Entry
@@ -41,29 +42,28 @@ class Case:
     before: Any
     verdict: Any
     aside: Any
-    after: Any
-    plain: Any
-    complete: bool
+    after: MemorySlot
+    trace: DecisionTrace
+    raise_only: bool
 
     @classmethod
     def of(cls, entry: Entry) -> Case:
         given = entry.given
-        specs = Specs.stack([entry.plan.spec])
-        raise_only = bool(given.when.raise_only[0])
-        _, after = step(specs, given.readings, given.standing, given.memory, entry.at, raise_only=raise_only)
-        without = Constraints.plain(specs)._replace(keep_warm=given.standing.keep_warm, lease=given.standing.lease)
-        plain, _ = step(specs, given.readings, without, given.memory, entry.at)
-        return cls(
-            entry=entry,
-            readings=_slot(given.readings),
-            constraints=_slot(given.standing),
-            before=_slot(given.memory),
-            verdict=_slot(given.verdicts),
-            aside=_slot(given.aside),
-            after=_slot(after),
-            plain=_slot(plain),
-            complete=bool(answered(specs, given.readings, given.memory)[0]),
-        )
+        when, readings, constraints, before, verdict, aside = map(_slot, given)
+        after, trace = traced(Specs.stack([entry.plan.spec]), given.readings, given.standing, given.memory, entry.at)
+        return cls(entry, readings, constraints, before, verdict, aside, after, trace, when.raise_only)
+
+    def without(self, override: int) -> MemorySlot:
+        """What the kernel decides at a tick without the overrides of this reason; the floor of its group stays."""
+        given, mine = self.entry.given, self.constraints
+        if mine.floor_reason == override:
+            mine = mine._replace(floor=self.aside.asked, floor_reason=NO_REASON)
+        if override == SCHEDULED:
+            mine = mine._replace(ceiling=inf)
+        if override == FROZEN:
+            mine = mine._replace(frozen=False, never_down=False)
+        constraints = Constraints._make(np.array([value]) for value in mine)
+        return traced(Specs.stack([self.plan.spec]), given.readings, constraints, given.memory, self.at)[0]
 
     @property
     def plan(self) -> WorkloadSpec:
@@ -75,27 +75,13 @@ class Case:
         return self.entry.at
 
     @property
-    def raise_only(self) -> bool:
-        """A scrape was the occasion, not a tick."""
-        return bool(self.entry.given.when.raise_only[0])
-
-    @property
     def may_sleep(self) -> bool:
-        spec = self.plan.spec
-        return spec.minimum == 0 if spec.sleeps is None else spec.sleeps
-
-    @property
-    def demand(self) -> float:
-        """The largest demand of its objectives, in replicas; NaN if none is known."""
-        demands = self.verdict.demand[~np.isnan(self.verdict.demand)]
-        return float(demands.max()) if len(demands) else np.nan
+        return bool(Specs.stack([self.plan.spec]).sleeps[0])
 
     @property
     def largest(self) -> Signal | None:
         """The objective with the largest demand; None if none is known or above zero."""
-        demands = ((float(self.verdict.demand[signal]), signal) for signal, _ in self.plan.spec.targets)
-        _, signal = max(((d, s) for d, s in demands if d > 0.0), key=lambda pair: pair[0], default=(0.0, None))
-        return signal
+        return None if self.trace.winner < 0 else Signal(self.trace.winner)
 
     @property
     def ready(self) -> float:
@@ -105,7 +91,7 @@ class Case:
     @property
     def held(self) -> bool:
         """A reading was missing, so the last decision holds."""
-        return not np.isnan(self.after.held_since) and not self.aside.imputed
+        return bool(self.trace.branch == STALE)
 
     @property
     def work(self) -> float:
@@ -124,18 +110,11 @@ def summary(case: Case) -> str:
     """The decision, its reason, and the numbers behind it, in one sentence."""
     reason, replicas = REASONS[case.verdict.reason], case.verdict.replicas
     decision = "no answer" if isnan(replicas) else counted(replicas, "replica")
-    why = _grouped if _group_decides(case) else _SENTENCES[reason]
-    return f"{decision}, {reason}: {why(case)}"
-
-
-def _group_decides(case: Case) -> bool:
-    """Whether only its group needs so many replicas. If its own decision is held, that is said first."""
-    asked_for = case.aside.asked
-    return asked_for > 0.0 and asked_for == case.verdict.replicas and case.plain.replicas < asked_for and not case.held
-
-
-def _grouped(case: Case) -> str:
-    return f"its group needs {counted(case.aside.asked, 'replica')} of it; alone {_without(case)}"
+    in_group, alone = case.aside.asked, case.trace.replicas
+    # Only its group needs so many. If its own decision is held, that is said first.
+    if in_group > 0.0 and in_group == replicas > alone and not case.held:
+        return f"{decision}, {reason}: its group needs {counted(in_group, 'replica')} of it; alone {_would_be(alone)}"
+    return f"{decision}, {reason}: {_SENTENCES[reason](case)}"
 
 
 def _serving(case: Case) -> str:
@@ -157,35 +136,29 @@ def _queued(case: Case) -> str:
     return f"{counted(waiting, 'request')} wait and none is in progress"
 
 
-def _gpu_busy(case: Case) -> str:
-    return f"no requests, and the activity of its busiest GPU is {number(case.readings.busiest_gpu)}"
-
-
 def _loading(case: Case) -> str:
     if not case.readings.wanted > 0.0:
         return "a start is in progress, and nothing is ready yet"
     return f"{number(case.ready)} of {counted(case.readings.wanted, 'replica')} ready, the rest load"
 
 
-def _warm(case: Case) -> str:
+def _idle(case: Case) -> str:
     since = case.after.idle_since
-    if isnan(since):
+    return "idle" if isnan(since) else f"idle for {lasting(case.at - since)}"
+
+
+def _warm(case: Case) -> str:
+    if isnan(case.after.idle_since):
         return "it has no work of its own, and is kept awake"
-    idle = f"idle for {lasting(case.at - since)}"
+    idle = _idle(case)
     if not case.may_sleep:
         return f"{idle}, and its minimum is {case.plan.spec.minimum}"
     return f"{idle}, and kept warm for {lasting(case.constraints.keep_warm)}"
 
 
-def _asleep(case: Case) -> str:
-    since = case.after.idle_since
-    idle = "idle" if isnan(since) else f"idle for {lasting(case.at - since)}"
-    return f"{idle}, and a wake source shows the next request"
-
-
 def _held(case: Case) -> str:
     since = case.after.held_since
-    jobs = case.plan.spec.jobs and case.after.replicas > 0
+    jobs = case.plan.spec.jobs and case.verdict.replicas > 0
     what = "the requests that are known decide" if jobs else "the last decision holds"
     return f"readings are missing, and {what}" + ("" if isnan(since) else f", since {clock(since)}")
 
@@ -205,39 +178,24 @@ def _unknown(case: Case) -> str:
     return f"readings are missing since {clock(since)}, {held}: callers get an error"
 
 
-def _no_wake_source(_: Case) -> str:
-    return "idle, but nothing that lives at zero replicas would show the next request"
-
-
-def _scheduled(case: Case) -> str:
-    return f"a schedule decides; without it {_without(case)}"
-
-
-def _frozen(case: Case) -> str:
-    return f"a brake decides; without it {_without(case)}"
-
-
-def _without(case: Case) -> str:
-    replicas = case.plain.replicas
+def _would_be(replicas: float) -> str:
     return "nothing would be known" if isnan(replicas) else f"it would be {counted(replicas, 'replica')}"
-
-
-def _capped(case: Case) -> str:
-    return f"{number(case.demand)} are needed, and the maximum is {case.plan.spec.maximum}"
 
 
 _SENTENCES: Mapping[Reason, Callable[[Case], str]] = {
     Reason.SERVING: _serving,
     Reason.QUEUED: _queued,
-    Reason.GPU_BUSY: _gpu_busy,
+    Reason.GPU_BUSY: lambda case: (
+        f"no requests, and the activity of its busiest GPU is {number(case.readings.busiest_gpu)}"
+    ),
     Reason.LOADING: _loading,
     Reason.WARM: _warm,
-    Reason.ASLEEP: _asleep,
+    Reason.ASLEEP: lambda case: f"{_idle(case)}, and a wake source shows the next request",
     Reason.HELD: _held,
     Reason.INCOMPLETE: _incomplete,
     Reason.UNKNOWN: _unknown,
-    Reason.NO_WAKE_SOURCE: _no_wake_source,
-    Reason.SCHEDULED: _scheduled,
-    Reason.FROZEN: _frozen,
-    Reason.CAPPED: _capped,
+    Reason.NO_WAKE_SOURCE: lambda _: "idle, but nothing that lives at zero replicas would show the next request",
+    Reason.SCHEDULED: lambda case: f"a schedule decides; without it {_would_be(case.without(SCHEDULED).replicas)}",
+    Reason.FROZEN: lambda case: f"a brake decides; without it {_would_be(case.without(FROZEN).replicas)}",
+    Reason.CAPPED: lambda case: f"{number(case.trace.demand)} are needed, and the maximum is {case.plan.spec.maximum}",
 }

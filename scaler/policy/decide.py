@@ -33,18 +33,22 @@ from .columns import (
     SpecSlot,
 )
 from .demand import (
-    DUST,
     answered,
     at_zero,
+    bounded,
+    bounded_below,
     counted,
     demanded,
+    last_replicas,
     least_demand,
     mean_is_partial,
     partial,
     rest_is_like,
     steps,
+    whole_replicas,
 )
-from .idleness import gpu_busy, has_served, idle_since, known_at_zero, lease_runs, loading, was_asleep
+from .idleness import activity, gpu_busy, has_served, idle_since, known_at_zero, lease_runs, loading, was_asleep
+from .trace import COMPLETE, IDLE, IMPUTED, LOWER_BOUND, STALE, DecisionTrace, ReplicaBounds
 
 
 @part
@@ -55,31 +59,40 @@ def decide(
     memory: MemorySlot,
     demands: Floats,
     now: float,
-) -> MemorySlot:
-    """The decision, and what to keep of it. Here `replicas` may be NaN: nothing is known.
+) -> tuple[MemorySlot, DecisionTrace]:
+    """The decision with what to keep of it, and how it came about. Here `replicas` may be NaN: nothing is known.
 
     demands: shape (signals,): the replicas that each objective needs are written there.
     """
-    demand = demanded(spec, readings, demands)
+    demand, winner, determined = demanded(spec, readings, demands)
     fresh, lower = answered(spec, readings, was_asleep(memory)), partial(spec, readings)
-    complete = fresh and not lower and not np.isnan(demand)
+    complete = fresh and not lower and determined
+    busy, whole = activity(spec, readings, constraints, memory, complete, now), whole_replicas(demand)
     idle, held_since, incomplete_since = np.nan, np.nan, np.nan
     floor, floor_until = memory.floor, memory.floor_until
     if lower:
         incomplete_since = now if np.isnan(memory.incomplete_since) else memory.incomplete_since
     if complete:
         floor, floor_until = _start_floor(spec, readings, memory, now)
-        idle = idle_since(spec, readings, constraints, memory, now)
-        answer = _fresh(spec, readings, constraints, memory, floor, demand, idle, now)
-        if mean_is_partial(spec, readings) and memory.active and answer[1] and answer[0] < memory.replicas:
-            answer = (memory.replicas, True, INCOMPLETE)
-    elif not np.isnan(demand) and rest_is_like(spec, readings, memory, now):
+    if complete or (determined and rest_is_like(spec, readings, memory, now)):
         # An imputed demand may size it; it proves no idleness.
-        answer = _fresh(spec, readings, constraints, memory, floor, demand, np.nan, now)
+        branch = COMPLETE if complete else IMPUTED
+        if busy == IDLE:
+            idle = idle_since(spec, readings, memory, now)
+        current = memory.replicas if memory.active else np.nan
+        last = current if complete and mean_is_partial(spec, readings) else np.nan
+        bounds = bounded(spec, whole, steps(demand, current, spec.band), floor, last)
+        answer = _fresh(spec, readings, constraints, memory, bounds, floor, idle, now)
+        if answer[1] and answer[0] < bounds.last:
+            answer = (bounds.last, True, INCOMPLETE)
         held_since = np.nan if fresh else memory.held_since
     elif fresh and lower:
-        answer = _lower_bound(spec, readings, memory, demand, incomplete_since, now)
+        branch = LOWER_BOUND
+        bounds = bounded_below(spec, readings, memory, whole, determined)
+        answer = _lower_bound(spec, readings, memory, bounds, incomplete_since, now)
     else:
+        branch = STALE
+        bounds = ReplicaBounds(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan)
         held_since = _held_since(spec, readings, memory, now)
         answer = _stale(spec, readings, memory, held_since, now)
     replicas, active, reason = _constrained(spec, readings, constraints, memory, answer)
@@ -89,7 +102,9 @@ def decide(
     # of that start is left: a workload that hung and was put to sleep does not wake as long as its pod is still there.
     if complete and (has_served(spec, readings) or (not active and at_zero(readings))):
         woken_at = np.nan
-    return MemorySlot(replicas, active, reason, idle, held_since, woken_at, floor, floor_until, incomplete_since)
+    trace = DecisionTrace(branch, busy, demand, winner, bounds, answer[0], answer[2])
+    new = MemorySlot(replicas, active, reason, idle, held_since, woken_at, floor, floor_until, incomplete_since)
+    return new, trace
 
 
 @part
@@ -115,16 +130,13 @@ def _fresh(
     readings: ReadingsSlot,
     constraints: ConstraintsSlot,
     memory: MemorySlot,
+    bounds: ReplicaBounds,
     floor: float,
-    demand: float,
     idle: float,
     now: float,
 ) -> tuple[float, bool, int]:
     """With complete readings: (replicas, active, reason). idle: POSIX seconds since when; NaN is busy."""
-    nothing_there = known_at_zero(spec, readings, memory)
-    whole = steps(demand, memory.replicas if memory.active else np.nan, spec.band)
-    least = max(1.0, spec.minimum, counted(floor))
-    replicas = min(max(whole, least), spec.maximum)
+    nothing_there, replicas = known_at_zero(spec, readings, memory), bounds.maximum
     if not np.isnan(idle):
         # Found at zero with nothing to do: waking it to let it fall asleep again would be a wrong wake.
         rested = nothing_there or was_asleep(memory) or now - idle >= constraints.keep_warm
@@ -139,7 +151,7 @@ def _fresh(
                 return 0.0, False, NO_WAKE_SOURCE
             return replicas, True, NO_WAKE_SOURCE
         return replicas, True, WARM
-    if whole > spec.maximum:
+    if bounds.sized > spec.maximum:
         return replicas, True, CAPPED
     if counted(readings.running) > 0.0:
         return replicas, True, SERVING
@@ -161,14 +173,6 @@ def _fresh(
 
 
 @part
-def _last_replicas(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot) -> float:
-    """The replicas that can be held: those decided last or, without a memory, those of the cluster."""
-    if np.isnan(memory.replicas) and not np.isnan(readings.wanted):
-        return min(readings.wanted, spec.maximum)
-    return memory.replicas
-
-
-@part
 def _held_since(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, now: float) -> float:
     """POSIX seconds since when the decision is held.
 
@@ -179,7 +183,7 @@ def _held_since(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, now:
     if np.isnan(memory.held_since):
         return now
     at_least = least_demand(spec, readings)
-    raised = at_least > counted(_last_replicas(spec, readings, memory)) and at_least >= counted(readings.wanted)
+    raised = at_least > counted(last_replicas(spec, readings, memory)) and at_least >= counted(readings.wanted)
     return now if raised and now - memory.held_since > spec.hold else memory.held_since
 
 
@@ -188,7 +192,7 @@ def _stale(
     spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, held_since: float, now: float
 ) -> tuple[float, bool, int]:
     """With missing readings: holds the decision, as a floor that fresh demand may raise; then it is an error."""
-    at_least, last = least_demand(spec, readings), _last_replicas(spec, readings, memory)
+    at_least, last = least_demand(spec, readings), last_replicas(spec, readings, memory)
     blind = now - held_since > spec.hold
     # For Jobs the known requests decide and nothing is held: each Job that ends would be replaced.
     if (at_least > counted(last) and not blind) or (at_least > 0.0 and spec.jobs):
@@ -215,28 +219,22 @@ def _stale(
 
 @part
 def _lower_bound(
-    spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, demand: float, since: float, now: float
+    spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, bounds: ReplicaBounds, since: float, now: float
 ) -> tuple[float, bool, int]:
     """With fresh, incomplete readings: holds the decision as a floor that the known demand may raise.
 
-    demand: replicas, a lower bound; NaN unknown. since: POSIX seconds since when readings are incomplete.
+    since: POSIX seconds since when readings are incomplete.
     """
-    at_least, last = least_demand(spec, readings), _last_replicas(spec, readings, memory)
-    if spec.jobs:  # the known requests decide; at an error KEDA starts no Job and ends none
-        return (at_least, True, INCOMPLETE) if at_least > 0.0 else (np.nan, True, UNKNOWN)
+    at_least, last, held = least_demand(spec, readings), last_replicas(spec, readings, memory), bounds.last
     long = now - since > spec.hold
-    if np.isnan(last):
-        if at_least > 0.0 or long:
-            return max(1.0, at_least, spec.minimum), True, INCOMPLETE
-        return np.nan, True, UNKNOWN
+    if spec.jobs or np.isnan(last):  # at an error KEDA starts no Job and ends none
+        decides = at_least > 0.0 or (long and not spec.jobs)
+        return (held, True, INCOMPLETE) if decides else (np.nan, True, UNKNOWN)
     settling = now - since < spec.settle and can_fall(memory)
     wakes = long and spec.wakes_blind and spec.sleeps and not readings.wanted > 0.0
     asleep = last == 0.0 and (at_zero(readings) or known_at_zero(spec, readings, memory) or settling) and spec.sleeps
     if asleep and at_least == 0.0 and not wakes:
         return 0.0, False, memory.reason if settling else INCOMPLETE
-    held = max(last, at_least, 1.0, spec.minimum)
-    if last > 0.0 and not np.isnan(demand):
-        held = max(held, min(np.ceil(demand - DUST), spec.maximum))
     return held, True, memory.reason if settling and memory.active and held == memory.replicas else INCOMPLETE
 
 

@@ -1,4 +1,4 @@
-"""Computes the demand of one workload, and whether its readings are fresh and complete. Pure; parts of the kernels.
+"""Computes demand and bounds of one workload, and whether its readings are fresh and complete. Pure; parts of kernels.
 
 Every function takes one slot of the columns, as plain numbers: an array that is passed from part to part is reference
 counted, which costs forty times what is decided here.
@@ -15,6 +15,7 @@ from exporter.model import Floats
 from scaler.jit import part
 
 from .columns import GPU_ENGINE, KV_CACHE, WORK, MemorySlot, ReadingsSlot, SpecSlot
+from .trace import ReplicaBounds
 
 # 0.1 + 0.2 must not become a replica: sums of ratios carry errors near 1e-16 of their size.
 DUST = 1e-9
@@ -27,9 +28,11 @@ def counted(value: float) -> float:
 
 
 @part
-def demanded(spec: SpecSlot, readings: ReadingsSlot, out: Floats) -> float:
-    """The largest objective, in replicas; NaN while one that is configured is unknown. Each is written to `out`."""
-    largest = 0.0
+def demanded(spec: SpecSlot, readings: ReadingsSlot, out: Floats) -> tuple[float, int, bool]:
+    """The largest known objective, in replicas (NaN if none is known), its signal (-1 if none is above zero), and
+    whether every one that is configured is known. Each is written to `out`.
+    """
+    largest, winner = 0.0, -1
     complete = True
     nothing_ready = at_zero(readings) or readings.ready == 0.0
     for signal in range(out.shape[0]):
@@ -49,8 +52,9 @@ def demanded(spec: SpecSlot, readings: ReadingsSlot, out: Floats) -> float:
             # The KV guard only ever adds: an engine without a KV-cache metric is sized by its work alone.
             complete = complete and signal == KV_CACHE
         else:
+            winner = signal if out[signal] > largest else winner
             largest = max(largest, out[signal])
-    return largest if complete else np.nan
+    return largest if complete or winner >= 0 else np.nan, winner, complete
 
 
 @part
@@ -64,19 +68,52 @@ def least_demand(spec: SpecSlot, readings: ReadingsSlot) -> float:
     if not spec.jobs:
         work = max(work, readings.in_hand_at_least)
     target = spec.targets[WORK]
-    at_least = 0.0 if np.isnan(target) else np.ceil(work / target - DUST)
+    at_least = 0.0 if np.isnan(target) else whole_replicas(work / target)
     if work > 0.0:
         at_least = max(at_least, 1.0)
     return min(at_least, spec.maximum)
 
 
 @part
+def whole_replicas(demand: float) -> float:
+    return np.ceil(demand - DUST) + 0.0  # never -0.0
+
+
+@part
 def steps(demand: float, current: float, band: float) -> float:
     """Whole replicas: up at once, down only when demand has left the step by `band` (hysteresis)."""
-    up = np.ceil(demand - DUST)
+    up = whole_replicas(demand)
     if np.isnan(current) or up >= current:
         return up
-    return min(current, np.ceil(demand + band - DUST))
+    return min(current, whole_replicas(demand + band))
+
+
+@part
+def bounded(spec: SpecSlot, whole: float, sized: float, floor: float, last: float) -> ReplicaBounds:
+    """floor, last: replicas; NaN is no such bound."""
+    minimum = max(sized, 1.0, spec.minimum)
+    start = max(minimum, counted(floor))
+    maximum = min(start, spec.maximum)
+    return ReplicaBounds(whole, sized, minimum, start, maximum, max(maximum, counted(last)))
+
+
+@part
+def bounded_below(
+    spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, whole: float, determined: bool
+) -> ReplicaBounds:
+    """With readings that are lower bounds: they may raise the last decision. determined: all objectives are known."""
+    at_least, last = least_demand(spec, readings), last_replicas(spec, readings, memory)
+    if spec.jobs:  # the known requests decide; a number that is held would start some twice
+        return ReplicaBounds(whole, at_least, at_least, at_least, at_least, at_least)
+    return bounded(spec, whole, max(at_least, whole) if determined and last > 0.0 else at_least, np.nan, last)
+
+
+@part
+def last_replicas(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot) -> float:
+    """The replicas that can be held: those decided last or, without a memory, those of the cluster."""
+    if np.isnan(memory.replicas) and not np.isnan(readings.wanted):
+        return min(readings.wanted, spec.maximum)
+    return memory.replicas
 
 
 @part

@@ -1,8 +1,7 @@
 """Determines since when one workload is idle, and whether its replicas load or serve. Pure; parts of the kernels.
 
-Worked example: a workload was woken at 1000 and its start-up grace is 240 s. At 1200 its only pod is not ready:
-`loading` and `lease_runs` are True, so `idle_since` is NaN. At 1240 the grace is over: `hangs` is True, and it is idle
-unless a request waits.
+Worked example: a workload was woken at 1000 and its start-up grace is 240 s. At 1200 its only pod is not ready: its
+`activity` is GRACE. At 1240 the grace is over: it is IDLE unless a request waits.
 """
 
 from __future__ import annotations
@@ -13,19 +12,36 @@ from scaler.jit import part
 
 from .columns import ConstraintsSlot, MemorySlot, ReadingsSlot, SpecSlot
 from .demand import counted
+from .trace import GPU, GRACE, IDLE, LOADS, REQUESTS, UNPROVEN
 
 
 @part
-def idle_since(
-    spec: SpecSlot, readings: ReadingsSlot, constraints: ConstraintsSlot, memory: MemorySlot, now: float
-) -> float:
-    """POSIX seconds since when there is nothing to do, if all readings are fresh; NaN while there is something."""
-    requests = counted(readings.waiting) + counted(readings.held) + counted(readings.running)
-    busy = gpu_busy(spec, readings, known_at_zero(spec, readings, memory))
-    if requests > 0.0 or busy or lease_runs(spec, readings, constraints, memory, now):
-        return np.nan
-    if loading(spec, readings, was_asleep(memory)) and not hangs(spec, readings, constraints, memory, now):
-        return np.nan
+def activity(
+    spec: SpecSlot,
+    readings: ReadingsSlot,
+    constraints: ConstraintsSlot,
+    memory: MemorySlot,
+    complete: bool,
+    now: float,
+) -> int:
+    """IDLE, or the first reason why it is not; a code of `trace`. complete: its readings are."""
+    if counted(readings.waiting) + counted(readings.held) + counted(readings.running) > 0.0:
+        return REQUESTS
+    if not complete:
+        return UNPROVEN
+    if gpu_busy(spec, readings, known_at_zero(spec, readings, memory)):
+        return GPU
+    if lease_runs(spec, readings, constraints, memory, now):
+        return GRACE
+    # After the grace, loading alone no longer keeps it, or a start that never ends would cost a GPU for good.
+    if loading(spec, readings, was_asleep(memory)) and not starts(spec, readings, memory):
+        return LOADS
+    return IDLE
+
+
+@part
+def idle_since(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, now: float) -> float:
+    """POSIX seconds since when there is nothing to do, for a workload that is idle."""
     unproven = readings.gpus_stale or (spec.holds_incomplete and (readings.gpus_blind or readings.unproven))
     since = now if np.isnan(memory.idle_since) or unproven else memory.idle_since
     # A request may come and go between two scrapes: its counter shows it.
@@ -74,26 +90,18 @@ def has_served(spec: SpecSlot, readings: ReadingsSlot) -> bool:
 
 
 @part
+def starts(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot) -> bool:
+    """Whether it was woken, and no replica of that start is ready yet."""
+    return not np.isnan(memory.woken_at) and not has_served(spec, readings)
+
+
+@part
 def lease_runs(
     spec: SpecSlot, readings: ReadingsSlot, constraints: ConstraintsSlot, memory: MemorySlot, now: float
 ) -> bool:
-    """Whether it was woken, and its first replica is not ready yet within the start-up grace.
+    """Whether it starts, within the start-up grace.
 
     A slow start must not be cut down. Once it is ready, a request that still waits, or runs, keeps it; and a request
     that went away is idleness from then on.
     """
-    return (
-        not np.isnan(memory.woken_at) and not has_served(spec, readings) and now - memory.woken_at < constraints.lease
-    )
-
-
-@part
-def hangs(spec: SpecSlot, readings: ReadingsSlot, constraints: ConstraintsSlot, memory: MemorySlot, now: float) -> bool:
-    """Whether it was woken, and no replica has become ready within the start-up grace.
-
-    A request that still waits keeps it; its loading alone does not any more, or a start that never ends would cost a
-    GPU for good.
-    """
-    return (
-        not np.isnan(memory.woken_at) and not has_served(spec, readings) and now - memory.woken_at >= constraints.lease
-    )
+    return starts(spec, readings, memory) and now - memory.woken_at < constraints.lease

@@ -38,6 +38,7 @@ from .decide import can_fall, decide
 from .demand import answered as is_answered
 from .demand import partial, rest_is_like
 from .idleness import was_asleep
+from .trace import DecisionTrace
 
 _NONE = Specs.stack([])
 _SPECS, _READINGS, _MEMORY = typeof(_NONE), typeof(Readings.unknown(0)), typeof(Memory.blank(0))
@@ -68,19 +69,14 @@ _readings = _reader(ReadingsSlot)
 _memory = _reader(MemorySlot)
 
 
-@kernel(types.void(_SPECS, _READINGS, _MEMORY, _MASK))
-def _all_answered(specs: Specs, readings: Readings, memory: Memory, out: Bools) -> None:
-    for i in range(out.shape[0]):
-        spec, reading = _spec(specs, i), _readings(readings, i)
-        out[i] = is_answered(spec, reading, was_asleep(_memory(memory, i))) and not partial(spec, reading)
-
-
-@kernel(types.void(_SPECS, _READINGS, _MEMORY, types.float64, _MASK))
-def _all_imputed(specs: Specs, readings: Readings, memory: Memory, now: float, out: Bools) -> None:
-    for i in range(out.shape[0]):
+@kernel(types.void(_SPECS, _READINGS, _MEMORY, types.float64, _MASK, _MASK))
+def _all_answered(
+    specs: Specs, readings: Readings, memory: Memory, now: float, complete: Bools, imputed: Bools
+) -> None:
+    for i in range(complete.shape[0]):
         spec, reading, before = _spec(specs, i), _readings(readings, i), _memory(memory, i)
-        complete = is_answered(spec, reading, was_asleep(before)) and not partial(spec, reading)
-        out[i] = not complete and rest_is_like(spec, reading, before, now)
+        complete[i] = is_answered(spec, reading, was_asleep(before)) and not partial(spec, reading)
+        imputed[i] = not complete[i] and rest_is_like(spec, reading, before, now)
 
 
 @kernel(types.void(_SPECS, _READINGS, _CONSTRAINTS, _MEMORY, types.float64, types.bool_, _VERDICTS))
@@ -95,7 +91,8 @@ def _all_decided(
 ) -> None:
     for i in range(out.replicas.shape[0]):
         before = _memory(memory, i)
-        new = decide(_spec(specs, i), _readings(readings, i), _constraints(constraints, i), before, out.demand[i], now)
+        slots = _spec(specs, i), _readings(readings, i), _constraints(constraints, i), before
+        new, _ = decide(*slots, out.demand[i], now)
         memory.idle_since[i], memory.held_since[i] = new.idle_since, new.held_since
         memory.woken_at[i], memory.incomplete_since[i] = new.woken_at, new.incomplete_since
         memory.floor[i], memory.floor_until[i] = new.floor, new.floor_until
@@ -126,18 +123,20 @@ def step(
     return verdicts, after
 
 
-def answered(specs: Specs, readings: Readings, memory: Memory) -> Bools:
-    """Which workloads' readings are fresh and complete: only then is a sum a value, else it is a lower bound."""
-    out = np.zeros(specs.minimum.shape[0], dtype=np.bool_)
-    _all_answered(specs, readings, memory, out)
-    return out
+@kernel((_SPECS, _READINGS, _CONSTRAINTS, _MEMORY, types.float64))
+def traced(
+    specs: Specs, readings: Readings, constraints: Constraints, memory: Memory, now: float
+) -> tuple[MemorySlot, DecisionTrace]:
+    """How `step` decides the first workload. A kernel of its own, so that a sweep does not pay for traces."""
+    slots = _spec(specs, 0), _readings(readings, 0), _constraints(constraints, 0), _memory(memory, 0)
+    return decide(*slots, np.empty(specs.targets.shape[1]), now)
 
 
-def imputed(specs: Specs, readings: Readings, memory: Memory, now: float) -> Bools:
-    """For which workloads some pods do not answer and are assumed to be like the others."""
-    out = np.zeros(specs.minimum.shape[0], dtype=np.bool_)
-    _all_imputed(specs, readings, memory, now, out)
-    return out
+def answered(specs: Specs, readings: Readings, memory: Memory, now: float) -> tuple[Bools, Bools]:
+    """Whether each workload's readings are complete, so that a sum is no lower bound, or some pods are imputed."""
+    complete, imputed = np.zeros((2, specs.minimum.shape[0]), dtype=np.bool_)
+    _all_answered(specs, readings, memory, now, complete, imputed)
+    return complete, imputed
 
 
 def choose(rows: np.ndarray[Any, Any] | slice, columns: Any) -> Any:

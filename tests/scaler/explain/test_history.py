@@ -1,4 +1,4 @@
-"""What charts show: few points of a long past, in order, and the Board at its end."""
+"""Charts have a limited number of points in order, and the Board's at the end."""
 
 import numpy as np
 import pytest
@@ -26,11 +26,11 @@ def decision(replicas=3, at=100.0, key=CHAT, **evidence):
     return Decision(key, replicas, True, Reason.SERVING, at, evidence=Evidence(**evidence))
 
 
-def one(said, *rows, board_at=100.0, now=100.0, since=3600.0, points=60):
-    return history.one(said, charted(*rows), board_at, now, HistorySpan(since, points))
+def one(decided, *rows, board_at=100.0, now=100.0, since=3600.0, points=60):
+    return history.one(decided, charted(*rows), board_at, now, HistorySpan(since, points))
 
 
-def test_the_last_point_is_the_boards():
+def test_last_point_is_that_of_the_board():
     shown = one(
         decision(waiting=30.0, running=10.0, replicas_wanted=2, gpu_engine_active=0.5,
                  objectives=(Objective("work", 40.0, 16.0, 2.5), Objective("gpu_engine", None, 0.8, None))),
@@ -43,29 +43,29 @@ def test_the_last_point_is_the_boards():
     }  # fmt: skip
 
 
-def test_what_is_not_known_is_null_and_never_zero():
+def test_unknown_value_is_null_and_never_zero():
     unknown = Decision(CHAT, None, True, Reason.UNKNOWN, 100.0)
     shown = one(unknown, row(90.0, waiting=np.nan, running=np.nan, work=np.nan, replicas=np.nan, wanted=np.nan))
     for name in ("load", "demand", "replicas", "actual", "gpu"):
         assert shown[name] == [None, None]
 
 
-def test_of_a_part_of_the_sources_the_sum_is_of_that_part():
+def test_sum_is_of_the_sources_that_are_known():
     shown = one(decision(running=4.0), row(90.0, waiting=np.nan, running=2.0))
     assert shown["load"] == [2.0, 4.0]
 
 
-def test_times_ascend_also_where_the_clock_was_set_back():
+def test_times_ascend_after_the_clock_was_set_back():
     shown = one(decision(), row(70.0), row(95.0), row(80.0), row(85.0))
     assert shown["at"] == [70.0, 80.0, 85.0, 100.0]
 
 
-def test_what_a_page_raised_since_the_last_sweep_is_the_last_point():
+def test_decision_raised_since_the_last_sweep_is_the_last_point():
     shown = one(decision(replicas=5, at=100.4), row(90.0), row(100.4, replicas=5.0), board_at=100.0, now=100.5)
     assert (shown["at"], shown["replicas"]) == ([90.0, 100.4], [1, 5])
 
 
-def test_of_many_moments_the_last_of_each_while_is_drawn():
+def test_last_entry_of_each_period_is_drawn():
     rows = [row(60.0 + number) for number in range(40)]
     shown = history.one(decision(), charted(*rows), 100.0, 100.0, HistorySpan(40.0, 5))
     # Four points for 40 seconds and one of the Board: seconds 60 to 69, 70 to 79 and so on, the last of each.
@@ -73,7 +73,7 @@ def test_of_many_moments_the_last_of_each_while_is_drawn():
 
 
 @pytest.mark.parametrize("points", [1, 2, 3, 7, 60])
-def test_there_are_never_more_points_than_were_asked_for(points):
+def test_points_never_exceed_the_requested_number(points):
     rows = [row(number / 3.0) for number in range(300)]
     shown = history.one(decision(), charted(*rows), 100.0, 100.0, HistorySpan(99.9, points))
     assert len(shown["at"]) == points
@@ -81,11 +81,11 @@ def test_there_are_never_more_points_than_were_asked_for(points):
     assert {len(shown[name]) for name in ("load", "demand", "replicas", "actual", "gpu", "reason")} == {points}
 
 
-def test_what_was_before_the_span_is_left_out():
+def test_points_before_the_span_are_left_out():
     assert one(decision(), row(30.0), row(80.0), since=50.0)["at"] == [80.0, 100.0]
 
 
-def test_all_workloads_of_the_board_are_there_noted_or_not():
+def test_every_workload_of_the_board_has_a_chart():
     board = Board(1, 100.0, {CODE: decision(key=CODE), CHAT: decision()})
     document = history.document(
         board, [CHAT], Charts(charted(row(90.0))[None], np.array([1])), 100.0, HistorySpan(3600.0, 60)

@@ -1,4 +1,4 @@
-"""The inputs of an explanation: exact as JSON, and enough to decide again."""
+"""The inputs of an explanation are exact as JSON, and enough to decide again."""
 
 import json
 from math import inf, nan
@@ -52,7 +52,7 @@ def test_every_number_survives_json(value, at):
     assert (back.given.readings.waiting[0], back.at) == (value, at)
 
 
-def test_an_edited_verdict_is_found():
+def test_edited_verdict_is_found():
     document = json.loads(json.dumps(inputs(entry())))
     document["verdicts"]["replicas"] = 7.0
     assert ("replicas", [7.0]) in [found[:2] for found in differences(read_inputs(document, CHAT))]

@@ -1,4 +1,4 @@
-"""The decision log: rings of one size for everybody, that outlive lists of workloads and configurations."""
+"""The decision log has rings of one size, which survive new lists of workloads and configurations."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def plans(*names):
 
 
 def noted(log, at, rows, replicas=1.0):
-    """Write an entry for these rows, at that second."""
+    """Writes an entry for these rows at that time."""
     rows = np.array(rows, dtype=np.int64)
     given = blank(len(rows))
     given.when.at[:] = at
@@ -33,21 +33,21 @@ def times(log, row):
     return log.past(row).times.tolist()
 
 
-class TestARing:
-    def test_what_was_written_is_read_back_oldest_first(self):
+class TestRing:
+    def test_entries_are_read_back_oldest_first(self):
         log = DecisionLog(plans("a", "b"), 2**20)
         for at in (10.0, 20.0, 30.0):
             noted(log, at, [1])
         assert (times(log, 0), times(log, 1)) == ([], [10.0, 20.0, 30.0])
 
-    def test_the_oldest_entries_give_way(self):
+    def test_oldest_entries_are_overwritten(self):
         log = DecisionLog(plans("a"), 1)
         assert log.depth == FEWEST
         for at in range(100):
             noted(log, float(at), [0])
         assert times(log, 0) == [float(at) for at in range(100 - FEWEST, 100)]
 
-    def test_every_column_comes_back_as_it_was(self):
+    def test_every_column_is_read_back_unchanged(self):
         log = DecisionLog(plans("a"), 2**20)
         given = blank(1)
         for number, column in enumerate(column for part in given for column in part):
@@ -58,19 +58,19 @@ class TestARing:
             for column, same in zip(part, wanted, strict=True):
                 assert (column.dtype, column.tolist()) == (same.dtype, same.tolist())
 
-    def test_what_is_asked_of_a_moment_is_what_was_decided_last_by_then(self):
+    def test_entry_at_a_time_is_the_last_one_before_it(self):
         log = DecisionLog(plans("a"), 2**20)
         for at in (10.0, 20.0, 30.0):
             noted(log, at, [0])
         past = log.past(0)
         assert [past.at(moment).at for moment in (9.0, 10.0, 19.9, 20.0, 99.0)] == [10.0, 10.0, 10.0, 20.0, 30.0]
 
-    def test_a_workload_without_entries_has_no_explanation(self):
+    def test_workload_without_entries_has_no_explanation(self):
         past = DecisionLog(plans("a"), 2**20).past(0)
         assert (len(past), past.at(10.0)) == (0, None)
 
 
-class TestHowMuchIsKept:
+class TestDepth:
     @pytest.mark.parametrize(
         ("workloads", "depth", "every_s"),
         [
@@ -80,37 +80,37 @@ class TestHowMuchIsKept:
             (10_000, FEWEST, 450.0),
         ],
     )
-    def test_a_budget_is_shared_by_all(self, workloads, depth, every_s):
+    def test_budget_is_shared_by_all(self, workloads, depth, every_s):
         assert ENTRY_BYTES == 504
         log = DecisionLog([plan("a")] * workloads, 64 * 2**20)
         assert (log.depth, log.every_s) == (depth, pytest.approx(every_s))
 
-    def test_a_restless_workload_costs_no_other_an_entry(self):
+    def test_workload_that_changes_often_costs_no_other_an_entry(self):
         log = DecisionLog(plans("quiet", "restless"), 1)
         noted(log, 1.0, [0])
         for at in range(10_000):
             noted(log, float(at), [1])
         assert times(log, 0) == [1.0]
 
-    def test_with_no_budget_nothing_is_kept_and_nothing_is_due(self):
+    def test_budget_of_0_keeps_no_entries(self):
         log = DecisionLog(plans("a"), 0)
         noted(log, 10.0, [0])
         assert (log.due(np.array([0]), 10.0).any(), times(log, 0), log.past(0).at(10.0)) == (False, [], None)
         assert len(log.charted(np.array([0])).of(0)) == 0
 
 
-class TestWhenSomethingIsDue:
-    def test_a_quiet_workload_is_noted_once_in_every_while(self):
-        log, seen = DecisionLog(plans("a", "b", "c"), 2**20), [0, 0, 0]
+class TestDue:
+    def test_unchanged_workload_has_one_entry_per_period(self):
+        log, counts = DecisionLog(plans("a", "b", "c"), 2**20), [0, 0, 0]
         for second in range(3000):
             due = log.due(np.arange(3), 1000.0 + second)
             noted(log, 1000.0 + second, np.flatnonzero(due))
-            seen = [count + int(one) for count, one in zip(seen, due, strict=True)]
+            counts = [count + int(one) for count, one in zip(counts, due, strict=True)]
         every = log.every_s
         # The first entry is at once, whatever its turn; from then on there is one in every while.
-        assert all(abs(count - 1 - 3000 / every) <= 1 for count in seen)
+        assert all(abs(count - 1 - 3000 / every) <= 1 for count in counts)
 
-    def test_a_fleet_is_not_noted_all_in_one_tick(self):
+    def test_entries_of_a_fleet_are_spread_over_ticks(self):
         log = DecisionLog([plan("a")] * 600, 64 * 2**20)
         noted(log, 0.0, np.arange(600))
         most = 0
@@ -120,14 +120,14 @@ class TestWhenSomethingIsDue:
             most = max(most, len(due))
         assert most <= 2 * 600 / log.every_s
 
-    def test_a_clock_that_was_set_back_does_not_silence_the_log(self):
+    def test_entries_continue_after_the_clock_was_set_back(self):
         log = DecisionLog(plans("a"), 2**20)
         noted(log, 10_000.0, [0])
         assert log.due(np.array([0]), 5_000.0).all()
 
 
 class TestLists:
-    def test_entries_outlive_another_list_of_workloads(self):
+    def test_entries_survive_a_new_list_of_workloads(self):
         before = DecisionLog(plans("a", "b", "c"), 2**20)
         for row in range(3):
             noted(before, 10.0 + row, [row])
@@ -139,7 +139,7 @@ class TestLists:
             noted(after, 20.0 + row, [row])
         assert [times(after, row) for row in range(3)] == [[12.0, 20.0], [21.0], [10.0, 22.0]]
 
-    def test_a_reused_slot_begins_empty(self):
+    def test_reused_slot_begins_empty(self):
         before = DecisionLog(plans("a"), 2**20)
         noted(before, 10.0, [0])
         none = np.array([], dtype=np.int64)
@@ -147,7 +147,7 @@ class TestLists:
         after.adopt(before, none, none)
         assert times(after, 0) == []
 
-    def test_entries_move_when_there_are_many_more_workloads(self):
+    def test_entries_move_to_a_larger_log(self):
         before = DecisionLog(plans("a"), 2**20)
         for at in range(2000):
             noted(before, float(at), [0])
@@ -158,7 +158,7 @@ class TestLists:
         noted(after, 2000.0, [0])
         assert times(after, 0)[-2:] == [1999.0, 2000.0]
 
-    def test_an_entry_is_of_the_plan_that_held_then(self):
+    def test_entry_has_the_plan_of_its_time(self):
         log = DecisionLog([plan("a", maximum=4)], 2**20)
         noted(log, 1.0, [0])
         for maximum in (5, 6):  # nothing was decided with the first of them
@@ -170,7 +170,7 @@ class TestLists:
         assert [past.entry(index).plan.spec.maximum for index in range(2)] == [4, 6]
         assert len(past.plans) == 2
 
-    def test_plans_without_an_entry_are_forgotten(self):
+    def test_plans_without_an_entry_are_dropped(self):
         log = DecisionLog([plan("a", maximum=1)], 1)
         for maximum in range(2, 200):
             noted(log, float(maximum), [0])
@@ -183,7 +183,7 @@ class TestLists:
 
     @given(data=st.data())
     @settings(max_examples=50)
-    def test_whatever_lists_come_each_workloads_entries_are_its_own(self, data):
+    def test_each_workload_keeps_its_own_entries(self, data):
         names = st.lists(st.sampled_from("abcdefgh"), unique=True)
         budget = st.sampled_from([1, 40 * ENTRY_BYTES * FEWEST])
         log, kept, now, own = DecisionLog([], 1), {}, 0.0, []
@@ -205,7 +205,7 @@ class TestLists:
                 assert len(got) >= min(FEWEST, len(kept[name]))
 
 
-def test_what_charts_show_is_each_workloads_own_oldest_first():
+def test_charts_have_each_workloads_entries_oldest_first():
     log = DecisionLog(plans("a", "b"), 1)
     for at in range(20):
         noted(log, float(at), [0], replicas=at)
@@ -217,5 +217,5 @@ def test_what_charts_show_is_each_workloads_own_oldest_first():
     assert charts.of(1)[:, 0].tolist() == [float(at) for at in range(20 - FEWEST, 20)]
 
 
-def test_a_row_of_the_log_is_as_wide_as_its_columns():
+def test_row_of_the_log_is_as_wide_as_its_columns():
     assert sum(column.size for part in blank(1) for column in part) == WIDTH

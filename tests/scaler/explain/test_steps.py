@@ -1,4 +1,4 @@
-"""How numbers and times are written for a person, and that what is not known is null."""
+"""Numbers and times are written short, and an unknown value is null."""
 
 from math import inf, nan
 
@@ -16,7 +16,7 @@ from scaler.explain.steps import ExplainTable, Step
         (-0.5, "-0.5"), (nan, "–"), (inf, "unlimited"), (10.0001, "10"),
     ],
 )  # fmt: skip
-def test_a_number_is_written_as_a_person_would(value, written):
+def test_number_is_written_short(value, written):
     assert number(value) == written
 
 
@@ -27,21 +27,21 @@ def test_a_number_is_written_as_a_person_would(value, written):
         (305.0, "5 min 5 s"), (3600.0, "1 h"), (4800.0, "1 h 20 min"), (86400.0, "24 h"), (200_000.0, "2 d"),
     ],
 )  # fmt: skip
-def test_a_while_is_written_as_a_person_would(seconds, written):
+def test_duration_is_written_short(seconds, written):
     assert lasting(seconds) == written
 
 
-def test_one_of_something_is_singular():
+def test_count_of_one_is_singular():
     assert [counted(value, "replica") for value in (0.0, 1.0, 2.0, 2.5)] == [
         "0 replicas", "1 replica", "2 replicas", "2.5 replicas"
     ]  # fmt: skip
 
 
-def test_a_time_is_written_in_utc():
+def test_time_is_written_in_utc():
     assert clock(1795341600.4) == "2026-11-22 10:00:00Z"
 
 
-def test_what_is_not_known_is_null_in_a_table_and_flags_stay_flags():
+def test_unknown_cell_is_null_and_flag_stays_a_flag():
     table = ExplainTable(("a", "b", "c", "d", "e"), ((nan, inf, np.float64(2.0), True, "x"),))
     document = Step("raw", "What", ("It is.",), table).to_document()
     (row,) = document["table"]["rows"]

@@ -20,11 +20,11 @@ class Workload:
     spec: Spec
     memory: Memory = field(default_factory=lambda: Memory.blank(1))
     now: float = 1000.0
-    orders: dict = field(default_factory=dict)
+    overrides: dict = field(default_factory=dict)
 
-    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, orders=None, **columns):
-        """Advance the clock and decide; returns (replicas, active, reason). `work` is the smoothed signal, by
-        default what waits, runs and is held right now."""
+    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, overrides=None, **columns):
+        """Advances the clock and decides. Returns (replicas, active, reason). `work` is the smoothed signal, by default
+        the requests that wait, run and are held now."""
         self.now += after
         readings = Readings.unknown(1)
         for name, value in columns.items():
@@ -34,16 +34,16 @@ class Workload:
         readings.signals[0, Signal.WORK] = work if work is not None else _total(parts)
         readings.signals[0, Signal.GPU_ENGINE] = gpu_engine
         specs = Specs.stack([self.spec])
-        standing = Constraints.plain(specs)
-        for name, value in {**self.orders, **(orders or {})}.items():
-            getattr(standing, name)[0] = value
-        verdicts, self.memory = step(specs, readings, standing, self.memory, self.now, raise_only=raise_only)
+        constraints = Constraints.plain(specs)
+        for name, value in {**self.overrides, **(overrides or {})}.items():
+            getattr(constraints, name)[0] = value
+        verdicts, self.memory = step(specs, readings, constraints, self.memory, self.now, raise_only=raise_only)
         replicas = verdicts.replicas[0]
         return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
 
 
 def fresh_readings(waiting=0, running=0, held=0, pods=1, **more):
-    """Everything fresh: `pods` of `pods` answer, the gateway answers and shows its queue."""
+    """Returns fresh readings: `pods` of `pods` answer, and the gateway answers and shows its queue."""
     return {
         "waiting": waiting, "running": running, "held": held, "pods_listed": pods, "pods_fresh": pods,
         "gateway_fresh": True, "waker_fresh": True, "measured_at": 1.0, **more,
@@ -57,7 +57,7 @@ def _total(parts):
 
 @pytest.fixture
 def chat():
-    """16 requests per replica, 0 to 8 replicas, five minutes warm, five minutes held, a gateway in front."""
+    """16 requests per replica, 0 to 8 replicas, a keep-warm time and a hold of five minutes, and a gateway."""
     return Workload(Spec(0, 8, ((Signal.WORK, 16.0),), keep_warm=300.0, hold=300.0, gateway=True))
 
 

@@ -1,4 +1,4 @@
-"""Demand is the largest objective; up at once, down with a margin; between ticks only up."""
+"""Demand is the largest objective; it raises at once, lowers with hysteresis, and only raises between ticks."""
 
 import math
 
@@ -14,11 +14,11 @@ from scaler.policy.kernel import choose, step
     ("requests", "replicas"),
     [(1, 1), (16, 1), (17, 2), (32, 2), (33, 3), (128, 8)],
 )
-def test_work_is_divided_by_what_a_replica_should_hold_and_rounded_up(chat, fresh, requests, replicas):
+def test_work_is_divided_by_its_target_and_rounded_up(chat, fresh, requests, replicas):
     assert chat.step(**fresh(running=requests))[0] == replicas
 
 
-def test_more_than_the_maximum_is_capped(chat, fresh):
+def test_demand_above_the_maximum_is_capped(chat, fresh):
     assert chat.step(**fresh(running=129)) == (8, True, Reason.CAPPED)
 
 
@@ -26,7 +26,7 @@ def test_requests_that_wait_while_none_runs_are_queued(chat, fresh):
     assert chat.step(**fresh(waiting=3)) == (1, True, Reason.QUEUED)
 
 
-def test_the_largest_objective_wins(workload, fresh):
+def test_largest_objective_wins(workload, fresh):
     guarded = workload(Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.6)), gateway=True))
     # Work asks for 1; the caches of 4 ready replicas are 0.9 full against 0.6: 4 x 0.9 / 0.6 = 6.
     assert guarded.step(**fresh(running=10, pods=4, ready=4.0))[0] == 1
@@ -40,17 +40,17 @@ def test_the_largest_objective_wins(workload, fresh):
     assert verdicts.demand[0].tolist()[:2] == [10 / 16, pytest.approx(6.0)]
 
 
-def test_an_engine_without_a_kv_cache_is_sized_by_its_work(workload, fresh):
+def test_engine_without_a_kv_cache_is_sized_by_its_work(workload, fresh):
     guarded = workload(Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9))))
     assert guarded.step(**fresh(running=20)) == (2, True, Reason.SERVING)
 
 
-def test_gpu_activity_never_sizes_a_workload_that_did_not_ask_for_it(chat, fresh):
+def test_gpu_activity_sizes_no_workload_without_that_objective(chat, fresh):
     # One small request pegs a GPU: 100 % busy is still one replica.
     assert chat.step(**fresh(running=1, busiest_gpu=1.0)) == (1, True, Reason.SERVING)
 
 
-def test_a_step_down_waits_until_demand_has_left_the_step_by_the_band(chat, fresh):
+def test_step_down_waits_until_demand_has_left_the_step_by_the_band(chat, fresh):
     chat.step(**fresh(running=40))  # 2.5, so 3
     # 2 steps are 32 requests; the band of 0.2 replicas asks for 1.8 x 16 = 28.8 before the third goes.
     assert chat.step(after=1, **fresh(running=31))[0] == 3
@@ -58,18 +58,18 @@ def test_a_step_down_waits_until_demand_has_left_the_step_by_the_band(chat, fres
     assert chat.step(after=1, **fresh(running=28))[0] == 2
 
 
-def test_a_step_up_is_taken_at_once(chat, fresh):
+def test_step_up_is_taken_at_once(chat, fresh):
     chat.step(**fresh(running=10))
     assert chat.step(after=0.1, **fresh(running=100))[0] == 7
 
 
-def test_float_dust_is_not_a_replica(workload, fresh):
+def test_rounding_error_is_no_replica(workload, fresh):
     exact = workload(Spec(0, 8, ((Signal.WORK, 0.1),)))
     # 0.1 + 0.2 = 0.30000000000000004, and a tenth each is 3 replicas, not 4.
     assert exact.step(**fresh(), work=0.1 + 0.2)[0] == 3
 
 
-def test_between_ticks_an_answer_may_only_rise_or_activate(chat, fresh):
+def test_decision_between_ticks_may_only_rise_or_activate(chat, fresh):
     chat.step(**fresh(running=100))
     assert chat.step(raise_only=True, **fresh(running=10)) == (7, True, Reason.SERVING)
     assert chat.step(raise_only=True, **fresh(running=120))[0] == 8
@@ -82,14 +82,14 @@ def test_between_ticks_nothing_falls_asleep_and_nothing_becomes_an_error(chat, f
     assert chat.step(after=400, raise_only=True, pods_listed=1.0) == (1, True, Reason.HELD)
 
 
-def test_after_an_error_any_answer_is_a_gain_even_between_ticks(chat, fresh):
+def test_after_an_error_a_lower_decision_is_allowed_between_ticks(chat, fresh):
     chat.step(**fresh(running=100))
     chat.step(after=1)
     assert chat.step(after=301) == (None, True, Reason.UNKNOWN)
     assert chat.step(raise_only=True, **fresh(running=10))[0] == 1
 
 
-def test_workloads_do_not_touch_each_other():
+def test_workloads_are_decided_independently():
     """Deciding many at once is deciding each by itself."""
     rng = np.random.default_rng(3)
     rows = 50
@@ -109,7 +109,7 @@ def test_workloads_do_not_touch_each_other():
         np.testing.assert_array_equal(alone.reason, together.reason[one])
 
 
-def test_a_step_leaves_its_arguments_as_they_were():
+def test_step_does_not_modify_its_arguments():
     specs, readings, memory = Specs.stack([Spec(0, 8, ((Signal.WORK, 16.0),))]), Readings.unknown(1), Memory.blank(1)
     readings.wanted[0], readings.ready[0] = 3.0, 3.0
     _, after = step(specs, readings, Constraints.plain(specs), memory, 5.0)

@@ -39,7 +39,7 @@ def test_replicas_rise_at_once_and_fall_only_below_the_band(demand, current, exp
     assert steps(demand, current, 0.2) == expected
 
 
-def test_a_rounding_error_above_a_step_is_not_a_replica():
+def test_rounding_error_above_a_step_is_not_a_replica():
     assert 0.1 + 0.2 > 0.3
     assert steps((0.1 + 0.2) / 0.3, 1, 0.0) == 1.0
 
@@ -54,14 +54,14 @@ def test_replicas_are_enough_and_within_the_band(demand, current, band):
 
 @settings(max_examples=200, deadline=None)
 @given(DEMAND, CURRENT, BAND)
-def test_a_second_step_changes_nothing(demand, current, band):
+def test_second_step_changes_nothing(demand, current, band):
     once = steps(demand, current, band)
     assert steps(demand, once, band) == once
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 1000), st.floats(0.01, 0.99), st.lists(st.floats(-0.49, 0.49), min_size=2, max_size=8))
-def test_a_demand_that_trembles_by_less_than_the_band_settles(step, band, trembles):
+def test_demand_that_varies_by_less_than_the_band_settles(step, band, trembles):
     replicas = step + 1.0  # as found after the largest tremble: the step above
     found = [replicas := steps(step + tremble * band, replicas, band) for tremble in [0.49, *trembles]]
     assert len(set(found)) == 1

@@ -1,4 +1,4 @@
-"""Law 1: a reading that is not there is not a zero; it is held, then an error."""
+"""Invariant 1: a missing reading is never a zero; the decision is held, then an error."""
 
 import math
 
@@ -12,27 +12,27 @@ from scaler.policy.columns import Signal, Spec
 GONE = {"pods_listed": 1.0, "pods_fresh": 0.0}
 
 
-def test_nothing_known_is_an_error_not_a_zero(chat):
+def test_unknown_readings_are_an_error_and_no_zero(chat):
     assert chat.step() == (None, True, Reason.UNKNOWN)
 
 
-def test_a_stale_signal_never_scales_down(chat, fresh):
+def test_stale_reading_never_scales_down(chat, fresh):
     # 100 requests at 16 each: 6.25, so 7
     assert chat.step(**fresh(running=100, pods=7)) == (7, True, Reason.SERVING)
     assert chat.step(after=1, **GONE) == (7, True, Reason.HELD)
     assert chat.step(after=299, **GONE) == (7, True, Reason.HELD)
 
 
-def test_a_held_decision_becomes_an_error_after_the_hold(chat, fresh):
+def test_held_decision_becomes_an_error_after_the_hold(chat, fresh):
     chat.step(**fresh(running=100, pods=7))
     chat.step(after=1, **GONE)
     assert chat.step(after=300, **GONE) == (7, True, Reason.HELD)
     assert chat.step(after=1, **GONE) == (None, True, Reason.UNKNOWN)
 
 
-def test_a_held_decision_is_a_floor_that_fresh_demand_may_raise(chat, fresh):
+def test_held_decision_is_a_floor_that_fresh_demand_may_raise(chat, fresh):
     chat.step(**fresh(running=20, pods=2))  # 20/16 = 1.25, so 2
-    # The engines fall silent; the gateway still answers and holds 60: 60/16 = 3.75, so 4 at least.
+    # The engines stop answering; the gateway still answers and holds 60: 60/16 = 3.75, so 4 at least.
     blind = {**GONE, "gateway_fresh": True, "waker_fresh": True, "held": 60.0}
     assert chat.step(after=1, **blind) == (4, True, Reason.HELD)
     assert chat.step(after=1, **{**blind, "held": 1.0}) == (4, True, Reason.HELD)
@@ -46,11 +46,11 @@ def test_fresh_demand_raises_even_after_the_hold(chat, fresh):
     assert chat.step(after=1, **blind) == (4, True, Reason.HELD)
 
 
-def test_what_fresh_demand_raised_after_the_hold_is_held_in_its_turn(chat, fresh):
+def test_decision_raised_after_the_hold_is_held_anew(chat, fresh):
     chat.step(**fresh(running=20, pods=2))
     chat.step(after=1, **GONE)
     blind = {**GONE, "gateway_fresh": True, "waker_fresh": True}
-    # 60 held at 16 each: 3.75, so 4. Told for one tick only, nobody would hear it.
+    # 60 held at 16 each: 3.75, so 4. Published for one tick only, no poll would read it.
     assert chat.step(after=301, **blind, held=60.0) == (4, True, Reason.HELD)
     assert chat.step(after=1, **blind, held=60.0) == (4, True, Reason.HELD)
     assert chat.step(after=299, **blind, held=10.0) == (4, True, Reason.HELD)
@@ -58,7 +58,7 @@ def test_what_fresh_demand_raised_after_the_hold_is_held_in_its_turn(chat, fresh
     assert chat.step(after=1, **blind, held=70.0) == (5, True, Reason.HELD)
 
 
-def test_replicas_set_by_hand_in_an_outage_are_not_reduced_on_a_part_of_the_demand(chat, fresh):
+def test_partial_demand_does_not_reduce_replicas_set_by_hand_in_an_outage(chat, fresh):
     chat.step(**fresh(running=20, pods=2, wanted=2.0, ready=2.0))
     chat.step(after=1, **GONE, wanted=2.0, ready=2.0)
     blind = {**GONE, "gateway_fresh": True, "waker_fresh": True, "held": 60.0, "ready": 2.0}
@@ -66,7 +66,7 @@ def test_replicas_set_by_hand_in_an_outage_are_not_reduced_on_a_part_of_the_dema
     assert chat.step(after=1, **blind, wanted=4.0) == (4, True, Reason.HELD)
 
 
-def test_a_held_decision_is_never_inactive(chat, fresh):
+def test_held_decision_is_never_inactive(chat, fresh):
     # Asleep by proof, and the cluster still runs a replica: then the gateway falls silent.
     chat.step(**fresh(wanted=1, ready=1))
     assert chat.step(after=300, **fresh(wanted=1, ready=1)) == (0, False, Reason.ASLEEP)
@@ -74,7 +74,7 @@ def test_a_held_decision_is_never_inactive(chat, fresh):
     assert chat.step(after=1, **silent) == (1, True, Reason.HELD)
 
 
-def test_what_is_known_to_be_at_zero_stays_asleep_through_an_outage(chat, fresh):
+def test_workload_at_zero_stays_asleep_in_an_outage(chat, fresh):
     chat.step(**fresh(wanted=1, ready=1))
     chat.step(after=300, **fresh(wanted=1, ready=1))
     dark = {"wanted": 0.0, "ready": 0.0, "pods_listed": 0.0}
@@ -83,34 +83,34 @@ def test_what_is_known_to_be_at_zero_stays_asleep_through_an_outage(chat, fresh)
     assert chat.step(after=3600, **dark) == (0, False, Reason.HELD)
 
 
-def test_after_a_start_with_no_memory_what_the_cluster_has_is_held(chat):
+def test_start_without_state_holds_the_replicas_of_the_cluster(chat):
     assert chat.step(**GONE, wanted=3.0, ready=3.0) == (3, True, Reason.HELD)
     assert chat.step(after=301, **GONE, wanted=3.0, ready=3.0) == (None, True, Reason.UNKNOWN)
 
 
-def test_after_a_start_with_no_memory_a_sleeper_is_not_woken(chat):
+def test_start_without_state_wakes_no_sleeping_workload(chat):
     assert chat.step(wanted=0.0, ready=0.0) == (0, False, Reason.HELD)
 
 
-def test_demand_in_pods_is_known_to_be_zero_only_if_the_replicas_are(chat, fresh):
+def test_demand_in_pods_is_zero_only_if_the_replicas_are(chat, fresh):
     chat.step(**fresh(running=5))
     gateway = {"held": 0.0, "gateway_fresh": True, "waker_fresh": True}
     assert chat.step(after=1, **GONE, **gateway) == (1, True, Reason.HELD)
     assert chat.step(after=1, wanted=0.0, ready=0.0, pods_listed=0.0, **gateway) == (0, False, Reason.ASLEEP)
 
 
-def test_k_of_n_pods_answering_never_scales_down(chat, fresh):
+def test_missing_pods_never_scale_down(chat, fresh):
     chat.step(**fresh(running=64, pods=4))
     partial = {**fresh(running=48, pods=4), "pods_fresh": 3.0}
     assert chat.step(after=1, **partial) == (4, True, Reason.HELD)
 
 
-def test_an_unknown_list_of_pods_is_not_an_empty_one(chat, fresh):
+def test_unknown_list_of_pods_is_not_an_empty_one(chat, fresh):
     chat.step(**fresh(running=40, pods=3))
     assert chat.step(after=1, **fresh(pods=math.nan)) == (3, True, Reason.HELD)
 
 
-def test_a_target_that_returns_counts_at_once(chat, fresh):
+def test_target_that_returns_counts_at_once(chat, fresh):
     chat.step(**fresh(running=100, pods=7))
     chat.step(after=1, **GONE)
     chat.step(after=301, **GONE)
@@ -118,7 +118,7 @@ def test_a_target_that_returns_counts_at_once(chat, fresh):
     assert math.isnan(chat.memory.held_since[0])
 
 
-def test_an_unknown_objective_of_gpu_activity_holds(workload):
+def test_unknown_objective_of_gpu_activity_holds(workload):
     batch = workload(Spec(0, 4, ((Signal.GPU_ENGINE, 0.8),), pods=False))
     assert batch.step(ready=2.0) == (None, True, Reason.UNKNOWN)
 
@@ -164,12 +164,12 @@ def test_every_decision_keeps_its_bounds_and_zero_is_always_inactive(workload, m
 
 
 @pytest.mark.parametrize("missing", ["waiting", "running", "held"])
-def test_one_missing_part_of_the_work_is_not_counted_as_zero_work_elsewhere(chat, fresh, missing):
+def test_missing_part_of_the_work_does_not_lower_the_rest(chat, fresh, missing):
     everything = {"waiting": 16, "running": 16, "held": 16}
     everything[missing] = math.nan
     # Two known parts of 16 ask for 2 whatever the third is.
-    answer = chat.step(**fresh(pods=2, **everything), work=32.0)
-    assert answer[0] == 2
+    decision = chat.step(**fresh(pods=2, **everything), work=32.0)
+    assert decision[0] == 2
 
 
 def test_stale_gpu_activity_sizes_no_workload(workload):
@@ -187,55 +187,55 @@ def asleep(chat, fresh):
     assert chat.step(after=1, **fresh(pods=0, wanted=0, ready=0)) == (0, False, Reason.ASLEEP)
 
 
-NOBODY_SAYS = {"pods_listed": math.nan, "pods_fresh": 0.0, "wanted": math.nan, "ready": math.nan}
+SILENT_CLUSTER = {"pods_listed": math.nan, "pods_fresh": 0.0, "wanted": math.nan, "ready": math.nan}
 
 
 @pytest.mark.parametrize("wake_source", [True, False])
-def test_a_silent_cluster_wakes_no_sleeping_workload(chat, fresh, wake_source):
+def test_silent_cluster_wakes_no_sleeping_workload(chat, fresh, wake_source):
     asleep(chat, fresh)
     reason = Reason.ASLEEP if wake_source else Reason.NO_WAKE_SOURCE
-    dark = {**fresh(), **NOBODY_SAYS, "waker_fresh": wake_source}
+    dark = {**fresh(), **SILENT_CLUSTER, "waker_fresh": wake_source}
     assert chat.step(after=1, **dark) == (0, False, reason)
     assert chat.step(after=3600, **dark) == (0, False, reason)
 
 
-def test_a_total_outage_wakes_no_sleeping_workload(chat, fresh):
+def test_total_outage_wakes_no_sleeping_workload(chat, fresh):
     asleep(chat, fresh)
-    assert chat.step(after=1, **NOBODY_SAYS) == (0, False, Reason.HELD)
-    assert chat.step(after=3600, **NOBODY_SAYS) == (0, False, Reason.HELD)
+    assert chat.step(after=1, **SILENT_CLUSTER) == (0, False, Reason.HELD)
+    assert chat.step(after=3600, **SILENT_CLUSTER) == (0, False, Reason.HELD)
 
 
-def test_a_listed_pod_proves_that_a_sleeper_is_not_at_zero(chat, fresh):
+def test_listed_pod_proves_that_a_sleeping_workload_is_not_at_zero(chat, fresh):
     asleep(chat, fresh)
-    assert chat.step(after=1, **{**NOBODY_SAYS, "pods_listed": 1.0}) == (1, True, Reason.HELD)
+    assert chat.step(after=1, **{**SILENT_CLUSTER, "pods_listed": 1.0}) == (1, True, Reason.HELD)
 
 
-def test_an_address_that_is_written_down_is_no_pod(workload, fresh):
-    """Without a cluster that counts, engine and gateway fall silent: nothing says that a replica is there."""
+def test_static_address_is_no_pod(workload, fresh):
+    """Without a replica count, engine and gateway stop answering: nothing shows a replica."""
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), hold=300.0, settle=8.0, gateway=True, fixed=True))
     asleep(chat, fresh)
-    listed = {**NOBODY_SAYS, "pods_listed": 1.0}
+    listed = {**SILENT_CLUSTER, "pods_listed": 1.0}
     assert chat.step(after=1, **listed) == (0, False, Reason.ASLEEP)
     assert chat.step(after=8, **listed) == (0, False, Reason.HELD)
-    # A page that answers is a replica.
+    # A target that answers is a replica.
     assert chat.step(after=1, **{**listed, "pods_fresh": 1.0}) == (1, True, Reason.HELD)
     asleep(chat, fresh)
     chat.step(after=1, **listed)
     assert chat.step(after=3600, **listed) == (0, False, Reason.HELD)
 
 
-def test_without_a_memory_a_pod_and_a_replica_count_it_is_neither_woken_nor_put_to_sleep(chat, fresh):
-    nobody = fresh(pods=0)
-    assert chat.step(**nobody) == (None, True, Reason.UNKNOWN)
-    assert chat.step(after=3600, **nobody) == (None, True, Reason.UNKNOWN)
+def test_workload_without_state_pods_and_replica_count_is_not_decided(chat, fresh):
+    no_pods = fresh(pods=0)
+    assert chat.step(**no_pods) == (None, True, Reason.UNKNOWN)
+    assert chat.step(after=3600, **no_pods) == (None, True, Reason.UNKNOWN)
     assert chat.step(after=1, **fresh(held=1, pods=0)) == (1, True, Reason.LOADING)  # a request wakes it
 
 
-def test_a_new_pod_is_scraped_before_a_sleeper_counts_as_awake(workload, fresh):
-    """After a start the list is there before the first page is: an address that is written down is no pod yet."""
+def test_new_pod_is_scraped_before_a_sleeping_workload_counts_as_awake(workload, fresh):
+    """After a start the list is known before the first response: a static address is no pod yet."""
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), hold=300.0, settle=8.0, gateway=True))
     asleep(chat, fresh)
-    listed = {**NOBODY_SAYS, "pods_listed": 1.0}
+    listed = {**SILENT_CLUSTER, "pods_listed": 1.0}
     assert chat.step(after=1, **listed) == (0, False, Reason.ASLEEP)
     assert chat.step(after=7, **listed) == (0, False, Reason.ASLEEP)
     assert chat.step(after=1, **listed) == (1, True, Reason.HELD)

@@ -1,4 +1,4 @@
-"""A woken workload is not cut down while it starts, and one that begins without a memory is not pulled down."""
+"""A woken workload is not scaled down while it starts, nor one without state before its windows are filled."""
 
 import pytest
 
@@ -15,23 +15,23 @@ def brief(workload):
     return workload(Spec(0, 8, ((Signal.WORK, 16.0),), keep_warm=15.0, gateway=True))
 
 
-def test_a_request_that_gives_up_at_once_does_not_take_the_wake_back(brief, fresh):
+def test_request_that_gives_up_does_not_undo_the_wake(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     assert brief.step(after=1, **fresh(held=1, **ASLEEP)) == (1, True, Reason.QUEUED)
 
-    # KEDA has not written a 1 yet, and nobody waits any more.
+    # KEDA has not written a 1 yet, and no request waits any more.
     assert brief.step(after=1, **fresh(**ASLEEP)) == (1, True, Reason.LOADING)
     assert brief.step(after=20, **fresh(**ASLEEP)) == (1, True, Reason.LOADING)
 
 
-def test_a_slow_start_is_never_cut_down(brief, fresh):
+def test_slow_start_is_never_cut_down(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     brief.step(after=1, **fresh(held=1, **ASLEEP))
 
     assert {brief.step(after=5, **fresh(**STARTING)) for _ in range(110)} == {(1, True, Reason.LOADING)}
 
 
-def test_the_lease_is_over_with_the_first_replica_that_is_ready(brief, fresh):
+def test_start_up_grace_ends_with_the_first_ready_replica(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     brief.step(after=1, **fresh(held=1, **ASLEEP))
     ready = fresh(pods=1, wanted=1.0, ready=1.0)
@@ -41,7 +41,7 @@ def test_the_lease_is_over_with_the_first_replica_that_is_ready(brief, fresh):
     assert brief.step(after=1, **ready) == (0, False, Reason.ASLEEP)
 
 
-def test_a_request_that_waits_for_the_first_replica_is_served_by_it(brief, fresh):
+def test_request_that_waits_for_the_first_replica_is_served_by_it(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     brief.step(after=1, **fresh(held=1, **ASLEEP))
 
@@ -49,76 +49,76 @@ def test_a_request_that_waits_for_the_first_replica_is_served_by_it(brief, fresh
     assert brief.step(after=1, **fresh(running=1, pods=1, wanted=1.0, ready=1.0)) == (1, True, Reason.SERVING)
 
 
-def test_the_lease_is_capped(brief, fresh):
+def test_start_up_grace_is_limited(brief, fresh):
     brief.step(**fresh(**ASLEEP))
-    lease = {"lease": 100.0}
-    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
+    grace = {"lease": 100.0}
+    brief.step(after=1, overrides=grace, **fresh(held=1, **ASLEEP))
 
-    assert brief.step(after=99, orders=lease, **fresh(**ASLEEP)) == (1, True, Reason.LOADING)
-    assert brief.step(after=1, orders=lease, **fresh(**ASLEEP)) == (0, False, Reason.ASLEEP)
+    assert brief.step(after=99, overrides=grace, **fresh(**ASLEEP)) == (1, True, Reason.LOADING)
+    assert brief.step(after=1, overrides=grace, **fresh(**ASLEEP)) == (0, False, Reason.ASLEEP)
 
 
-def test_a_hanging_start_without_requests_ends_after_grace_and_keep_warm_time(brief, fresh):
+def test_hanging_start_without_requests_ends_after_grace_and_keep_warm_time(brief, fresh):
     brief.step(**fresh(**ASLEEP))
-    lease = {"lease": 100.0}
-    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
-    assert brief.step(after=99, orders=lease, **fresh(**STARTING)) == (1, True, Reason.LOADING)
+    grace = {"lease": 100.0}
+    brief.step(after=1, overrides=grace, **fresh(held=1, **ASLEEP))
+    assert brief.step(after=99, overrides=grace, **fresh(**STARTING)) == (1, True, Reason.LOADING)
 
-    assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (1, True, Reason.WARM)
-    assert brief.step(after=14, orders=lease, **fresh(**STARTING)) == (1, True, Reason.WARM)
-    assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
+    assert brief.step(after=1, overrides=grace, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    assert brief.step(after=14, overrides=grace, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    assert brief.step(after=1, overrides=grace, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
 
 
-def test_the_rest_of_an_ended_start_wakes_nothing_and_a_new_scale_up_does(brief, fresh):
+def test_pod_of_an_ended_start_wakes_no_workload_and_a_new_scale_up_does(brief, fresh):
     brief.step(**fresh(**ASLEEP))
-    lease = {"lease": 100.0}
-    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
-    brief.step(after=100, orders=lease, **fresh(existing=1.0, **STARTING))
-    brief.step(after=15, orders=lease, **fresh(existing=1.0, **STARTING))
+    grace = {"lease": 100.0}
+    brief.step(after=1, overrides=grace, **fresh(held=1, **ASLEEP))
+    brief.step(after=100, overrides=grace, **fresh(existing=1.0, **STARTING))
+    brief.step(after=15, overrides=grace, **fresh(existing=1.0, **STARTING))
 
     # Until KEDA has cooled down the pod is still there.
-    assert brief.step(after=30, orders=lease, **fresh(existing=1.0, **STARTING)) == (0, False, Reason.ASLEEP)
-    assert brief.step(after=5, orders=lease, **fresh(existing=0.0, **ASLEEP)) == (0, False, Reason.ASLEEP)
-    assert brief.step(after=5, orders=lease, **fresh(existing=1.0, **STARTING)) == (1, True, Reason.LOADING)
+    assert brief.step(after=30, overrides=grace, **fresh(existing=1.0, **STARTING)) == (0, False, Reason.ASLEEP)
+    assert brief.step(after=5, overrides=grace, **fresh(existing=0.0, **ASLEEP)) == (0, False, Reason.ASLEEP)
+    assert brief.step(after=5, overrides=grace, **fresh(existing=1.0, **STARTING)) == (1, True, Reason.LOADING)
 
 
-def test_a_page_that_lands_when_the_lease_has_run_out_does_not_begin_it_anew(brief, fresh):
+def test_response_after_the_start_up_grace_does_not_restart_it(brief, fresh):
     brief.step(**fresh(**ASLEEP))
-    lease = {"lease": 100.0}
-    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
-    assert brief.step(after=100, orders=lease, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    grace = {"lease": 100.0}
+    brief.step(after=1, overrides=grace, **fresh(held=1, **ASLEEP))
+    assert brief.step(after=100, overrides=grace, **fresh(**STARTING)) == (1, True, Reason.WARM)
 
     # Between ticks nothing falls; the next tick takes it down.
-    assert brief.step(after=15, orders=lease, raise_only=True, **fresh(**STARTING)) == (1, True, Reason.WARM)
-    assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
+    assert brief.step(after=15, overrides=grace, raise_only=True, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    assert brief.step(after=1, overrides=grace, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
 
 
-def test_a_hanging_start_goes_on_while_a_request_waits(brief, fresh):
+def test_hanging_start_continues_while_a_request_waits(brief, fresh):
     brief.step(**fresh(**ASLEEP))
-    lease = {"lease": 100.0}
-    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
+    grace = {"lease": 100.0}
+    brief.step(after=1, overrides=grace, **fresh(held=1, **ASLEEP))
 
-    assert brief.step(after=7200, orders=lease, **fresh(held=1, **STARTING)) == (1, True, Reason.LOADING)
+    assert brief.step(after=7200, overrides=grace, **fresh(held=1, **STARTING)) == (1, True, Reason.LOADING)
 
 
-def test_a_start_that_was_given_up_gets_a_lease_anew_with_the_next_request(brief, fresh):
+def test_next_request_restarts_the_grace_of_an_ended_start(brief, fresh):
     brief.step(**fresh(**ASLEEP))
-    lease = {"lease": 100.0}
-    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
-    brief.step(after=100, orders=lease, **fresh(**STARTING))
-    assert brief.step(after=15, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
-    brief.step(after=1, orders=lease, **fresh(held=1, **STARTING))
+    grace = {"lease": 100.0}
+    brief.step(after=1, overrides=grace, **fresh(held=1, **ASLEEP))
+    brief.step(after=100, overrides=grace, **fresh(**STARTING))
+    assert brief.step(after=15, overrides=grace, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
+    brief.step(after=1, overrides=grace, **fresh(held=1, **STARTING))
 
-    assert brief.step(after=99, orders=lease, **fresh(**STARTING)) == (1, True, Reason.LOADING)
+    assert brief.step(after=99, overrides=grace, **fresh(**STARTING)) == (1, True, Reason.LOADING)
 
 
-def test_what_is_found_at_zero_and_woken_has_a_lease_too(brief, fresh):
+def test_workload_found_at_zero_and_woken_has_a_start_up_grace(brief, fresh):
     brief.step(**fresh(held=1, **ASLEEP))
 
     assert brief.step(after=1, **fresh(**ASLEEP)) == (1, True, Reason.LOADING)
 
 
-def test_a_second_sleep_needs_no_first_lease_to_run_out(brief, fresh):
+def test_second_sleep_does_not_wait_for_the_first_grace(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     brief.step(after=1, **fresh(held=1, **ASLEEP))
     brief.step(after=30, **fresh(running=1, pods=1, wanted=1.0, ready=1.0))
@@ -127,7 +127,7 @@ def test_a_second_sleep_needs_no_first_lease_to_run_out(brief, fresh):
     assert brief.step(after=1, **fresh(**ASLEEP)) == (0, False, Reason.ASLEEP)
 
 
-def test_without_a_memory_the_clusters_replicas_are_held_until_the_windows_are_filled(workload, fresh):
+def test_start_without_state_holds_the_replicas_until_the_windows_are_filled(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), gateway=True, young=120.0))
     six = {"pods": 6, "wanted": 6.0, "ready": 6.0}
 
@@ -136,13 +136,13 @@ def test_without_a_memory_the_clusters_replicas_are_held_until_the_windows_are_f
     assert chat.step(after=1, **fresh(running=1, **six)) == (1, True, Reason.SERVING)
 
 
-def test_without_a_memory_demand_may_still_raise(workload, fresh):
+def test_demand_may_raise_a_workload_without_state(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), gateway=True, young=120.0))
 
     assert chat.step(**fresh(running=100, pods=2, wanted=2.0, ready=2.0)) == (7, True, Reason.SERVING)
 
 
-def test_the_windows_fill_from_the_first_readings_on(workload, fresh):
+def test_windows_fill_from_the_first_readings_on(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), gateway=True, young=120.0))
     six = {"wanted": 6.0, "ready": 6.0}
 
@@ -151,7 +151,7 @@ def test_the_windows_fill_from_the_first_readings_on(workload, fresh):
     assert chat.step(after=119, **fresh(running=1, pods=6, **six)) == (6, True, Reason.SERVING)
 
 
-def test_an_idle_workload_without_a_memory_is_not_put_to_sleep_before_the_windows_are_filled(workload, fresh):
+def test_idle_workload_without_state_does_not_sleep_before_the_windows_are_filled(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), keep_warm=15.0, gateway=True, young=120.0))
     two = {"pods": 2, "wanted": 2.0, "ready": 2.0}
 
@@ -160,29 +160,29 @@ def test_an_idle_workload_without_a_memory_is_not_put_to_sleep_before_the_window
     assert chat.step(after=1, **fresh(**two)) == (0, False, Reason.ASLEEP)
 
 
-def test_what_the_cluster_has_above_the_maximum_is_not_held(workload, fresh):
+def test_replicas_above_the_maximum_are_not_held(workload, fresh):
     chat = workload(Spec(0, 4, ((Signal.WORK, 16.0),), gateway=True, young=120.0))
 
     assert chat.step(**fresh(running=1, pods=6, wanted=6.0, ready=6.0))[0] == 4
 
 
-BLIND = {"pods_listed": 0.0, "wanted": 0.0, "ready": 0.0}
+NO_READINGS = {"pods_listed": 0.0, "wanted": 0.0, "ready": 0.0}
 
 
-def test_a_blind_sleeper_is_left_asleep(chat, fresh):
+def test_sleeping_workload_without_readings_stays_asleep(chat, fresh):
     chat.step(**fresh(**ASLEEP))
 
-    assert chat.step(after=1, **BLIND) == (0, False, Reason.HELD)
-    assert chat.step(after=86400, **BLIND) == (0, False, Reason.HELD)
+    assert chat.step(after=1, **NO_READINGS) == (0, False, Reason.HELD)
+    assert chat.step(after=86400, **NO_READINGS) == (0, False, Reason.HELD)
 
 
-def test_a_blind_sleeper_is_woken_where_its_owner_prefers_the_cost(workload, fresh):
+def test_sleeping_workload_without_readings_is_woken_if_configured(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), hold=300.0, gateway=True, wakes_blind=True))
     chat.step(**fresh(**ASLEEP))
 
-    assert chat.step(after=1, **BLIND) == (0, False, Reason.HELD)
-    assert chat.step(after=300, **BLIND) == (0, False, Reason.HELD)
-    assert chat.step(after=1, **BLIND) == (1, True, Reason.HELD)
-    assert chat.step(after=60, **BLIND) == (1, True, Reason.HELD)
+    assert chat.step(after=1, **NO_READINGS) == (0, False, Reason.HELD)
+    assert chat.step(after=300, **NO_READINGS) == (0, False, Reason.HELD)
+    assert chat.step(after=1, **NO_READINGS) == (1, True, Reason.HELD)
+    assert chat.step(after=60, **NO_READINGS) == (1, True, Reason.HELD)
     # Now that KEDA has written a 1 an error leaves it there.
     assert chat.step(after=1, pods_listed=1.0, wanted=1.0, ready=1.0) == (None, True, Reason.UNKNOWN)

@@ -15,7 +15,7 @@ from rich.console import Console
 from scaler.cli.explain import explain_tables
 from scaler.engine.decider import Decider
 from scaler.explain.document import DecisionExplainer
-from scaler.explain.steps import bounds
+from scaler.explain.steps import clamp
 from scaler.explain.trace import Case, summary
 from scaler.model import Board
 from scaler.policy.groups import Membership
@@ -78,8 +78,8 @@ def assert_explanation_names_the_decision(entry):
     """The replicas of the clamp step equal those that the policy decides if no override is active."""
     case = Case.of(entry)
     assert summary(case).startswith(f"{entry.given.verdicts.replicas[0]:.0f} " if is_decided(case) else "no answer")
-    if not case.held and not math.isnan(case.demand) and case.plain.active and not math.isnan(case.plain.replicas):
-        assert bounds(case)[-1].replicas == case.plain.replicas
+    if not case.held and not math.isnan(case.trace.replicas) and case.trace.replicas > 0.0:
+        assert clamp(case).table.rows[-1][1] == case.trace.replicas
 
 
 def is_decided(case):

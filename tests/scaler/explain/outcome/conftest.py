@@ -1,4 +1,4 @@
-"""A workload `ai/chat` at ten to eleven, its ScaledObject, its HPA, and what is told: each said in a line."""
+"""A workload `ai/chat` at 02:46:40, its ScaledObject, its HPA, and its decision."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ FAST_DOWN = BehaviorRules(window_s=0.0, policies=(BehaviorPolicy("Percent", 100,
 
 
 def decision(replicas, *, published=None, for_s=1000.0, name="chat", wanted=None, **more):
-    """replicas None is unknown. for_s: seconds for which it has been so."""
+    """replicas: None is unknown. for_s: seconds since the decision."""
     active = replicas is None or replicas > 0
     reason = Reason.UNKNOWN if replicas is None else Reason.SERVING if replicas else Reason.ASLEEP
     evidence = Evidence(replicas_wanted=wanted, replicas_ready=wanted)
@@ -42,17 +42,17 @@ def decision(replicas, *, published=None, for_s=1000.0, name="chat", wanted=None
 
 
 def hpa(*, up=None, down=None, minimum=1, maximum=20, metrics=OURS, name="keda-hpa-chat", owner=True, **status):
-    """up, down: fields of Rules over quick ones; neither is: no behaviour at all. status: of HpaStatus."""
-    said = None
+    """up, down: fields of BehaviorRules over fast ones; without both there is no behavior. status: of HpaStatus."""
+    behavior = None
     if up is not None or down is not None:
-        said = Behavior(replace(FAST_UP, **(up or {})), replace(FAST_DOWN, **(down or {})))
+        behavior = Behavior(replace(FAST_UP, **(up or {})), replace(FAST_DOWN, **(down or {})))
     return Hpa(
         Ref("ai", "HorizontalPodAutoscaler", name),
         TARGET,
         minimum,
         maximum,
         owner=Ref("ai", "ScaledObject", "chat") if owner else None,
-        behavior=said,
+        behavior=behavior,
         metrics=metrics,
         status=HpaStatus(**status) if status else None,
     )
@@ -76,13 +76,13 @@ def scaled(
 
 
 def facts(current, *, scaled_object=None, hpas=(), **more):
-    known = {
+    defaults = {
         "hpas_complete": True,
         "scaled_complete": True,
         "speaks": scaled_object is not None,
         "target": TARGET,
     } | more
-    return Facts(watched=True, current=current, scaled=scaled_object, hpas=tuple(hpas), **known)
+    return Facts(watched=True, current=current, scaled=scaled_object, hpas=tuple(hpas), **defaults)
 
 
 def condition(type, status, reason, message="", since=None):  # noqa: A002 - Kubernetes' word
@@ -91,10 +91,10 @@ def condition(type, status, reason, message="", since=None):  # noqa: A002 - Kub
 
 @pytest.fixture
 def foresee():
-    """`foresee(decision, facts)`: (code, the first sentence, its acts as (seconds, replicas))."""
+    """`foresee(decision, facts)` returns the code, the first sentence and the acts as (seconds, replicas)."""
 
-    def of(told, around, others=()):
-        found = controller_outcome(told, around, NOW, others)
+    def of(decided, around, others=()):
+        found = controller_outcome(decided, around, NOW, others)
         return str(found.code), found.sentences[0], [(act.within_s, act.replicas) for act in found.acts]
 
     return of

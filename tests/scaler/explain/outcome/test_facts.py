@@ -1,4 +1,4 @@
-"""Whom the cluster shows to act on each workload's number, and what of it is on /metrics and in explain."""
+"""Facts are the cluster's objects that act on a workload; /metrics and explain show them."""
 
 from types import MappingProxyType
 
@@ -35,8 +35,8 @@ def hpa(name, owner=None, **status):
 
 
 @pytest.fixture
-def seen():
-    """A view of a cluster that has these objects, with chat at 2, code at 5 and lab at 1 on the Board."""
+def view_of():
+    """Returns a view of a cluster with these objects, with chat at 2, code at 5 and lab at 1 on the Board."""
 
     def of(*documents, unlisted=(), config=None):
         cluster = Cluster(blind_s=60.0)
@@ -63,8 +63,8 @@ def codes(view):
     return {each.decision.workload: str(each.outcome.code) for each in view.all()()}
 
 
-def test_each_workload_has_the_objects_that_act_on_it(seen):
-    view = seen(
+def test_each_workload_has_the_objects_that_act_on_it(view_of):
+    view = view_of(
         api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"),
         api.deployment("code", replicas=4), scaled("code"), hpa("code"),
     )  # fmt: skip
@@ -74,34 +74,36 @@ def test_each_workload_has_the_objects_that_act_on_it(seen):
     assert found.speaks
 
 
-def test_kedas_own_hpa_comes_first(seen):
-    view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"), api.hpa("a", target="chat"))
+def test_kedas_own_hpa_comes_first(view_of):
+    view = view_of(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"), api.hpa("a", target="chat"))
     assert [each.ref.name for each in surveyed(view)[CHAT].hpas] == ["keda-hpa-chat", "a"]
     assert codes(view) == {CHAT: "two_hpas"}
 
 
-def test_a_scaled_object_whose_trigger_names_a_configured_workload_speaks_for_it(seen):
+def test_trigger_that_names_a_configured_workload_acts_on_it(view_of):
     lab = Workload(namespace="ai", name="lab", engine="vllm", pods={"dns": "lab.ai.svc"})
     trigger = api.trigger(workload="lab")
     document = api.scaled_object("gpu-lab", target="chat", triggers=[trigger], minimum=1)
-    view = seen(api.deployment("chat", replicas=1), document, config=Config(workloads=(lab,), kubernetes=Kubernetes()))
+    view = view_of(
+        api.deployment("chat", replicas=1), document, config=Config(workloads=(lab,), kubernetes=Kubernetes())
+    )
     assert codes(view) == {LAB: "no_hpa"}
 
 
-def test_hpas_that_rbac_does_not_show_are_made_up_for_by_the_scaled_object(seen):
-    view = seen(api.deployment("chat", replicas=4), scaled("chat"), unlisted=[HPAS])
+def test_scaled_object_replaces_hpas_hidden_by_rbac(view_of):
+    view = view_of(api.deployment("chat", replicas=4), scaled("chat"), unlisted=[HPAS])
     assert codes(view) == {CHAT: "down"}
     assert "its HPA cannot be read" in " ".join(view.step(CHAT)["sentences"])
 
 
-def test_an_unknown_workload_has_no_controller_step(seen):
-    view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
+def test_unknown_workload_has_no_controller_step(view_of):
+    view = view_of(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
     assert view.step(CHAT)["step"] == "controller"
     assert view.step(CODE) is None  # on the Board, and of no registry
 
 
-def test_the_metrics_say_what_the_hpa_wants_what_ails_it_and_what_will_become(seen):
-    view = seen(
+def test_metrics_have_the_hpas_number_conditions_and_outcome(view_of):
+    view = view_of(
         api.deployment("chat", replicas=2), scaled("chat"), hpa("chat", desiredReplicas=3, conditions=[FAILED]),
         api.deployment("code", replicas=5), scaled("code"), hpa("code"),
     )  # fmt: skip
@@ -119,22 +121,22 @@ def test_the_metrics_say_what_the_hpa_wants_what_ails_it_and_what_will_become(se
     assert value("tidegate_controller_outcome", "code", code="settled") == 1.0
 
 
-def test_what_is_still_is_not_reckoned_anew_and_what_time_changes_is(seen):
-    view = seen(
+def test_outcome_is_computed_again_only_if_it_changes(view_of):
+    view = view_of(
         api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"),
         api.deployment("code", replicas=4), scaled("code"), hpa("code"),
     )  # fmt: skip
     first, second = ({each.decision.workload: each for each in view.all()()} for _ in range(2))
     assert second[CHAT] is first[CHAT]
     assert (first[CODE].outcome.code, second[CODE] is first[CODE]) == ("up", False)
-    # Somebody raises its minimum: that is a change.
+    # A person raises its minimum: that is a change.
     view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
     assert codes(view)[CHAT] == "other_metrics"
 
 
-def test_metrics_copy_the_cluster_when_they_are_collected_and_reckon_when_they_are_written(seen):
+def test_metrics_copy_the_cluster_on_collection_and_compute_on_writing(view_of):
     """Ten thousand workloads take a second, in which KEDA would wait."""
-    view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
+    view = view_of(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
     families = list(OutcomeCollector(view.all).collect())
     assert not view._still
     view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)

@@ -1,4 +1,4 @@
-"""Who acts on a number: nobody, somebody that is not seen, too many, or one who says that he cannot."""
+"""Obstacles of a decision: no scaler, an unknown one, several, or one that reports an error."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ from .conftest import NOW, condition, decision, facts, hpa, scaled
 EXACT = {"up": {"tolerance": 0.0}, "down": {"tolerance": 0.0}}
 
 
-def code(told, around):
-    return str(controller_outcome(told, around, NOW).code)
+def code(decided, around):
+    return str(controller_outcome(decided, around, NOW).code)
 
 
 def test_without_a_kubernetes_api_the_outcome_is_unseen():
@@ -23,7 +23,7 @@ def test_without_a_kubernetes_api_the_outcome_is_unseen():
     assert "no Kubernetes API is configured" in controller_outcome(decision(3), Facts(), NOW).sentences[0]
 
 
-def test_a_missing_scaler_is_reported_only_with_complete_lists():
+def test_missing_scaler_is_reported_only_with_complete_lists():
     assert code(decision(3), facts(3)) == "no_scaler"
     assert code(decision(3), facts(3, hpas_complete=False)) == "unknown_scaler"
     assert code(decision(3), facts(3, scaled_complete=False)) == "unknown_scaler"
@@ -32,7 +32,7 @@ def test_a_missing_scaler_is_reported_only_with_complete_lists():
 
 def test_unknown_replicas_are_no_zero():
     assert code(decision(3), facts(None, scaled_object=scaled(), hpas=[hpa(**EXACT)])) == "unknown_scaler"
-    # The evidence may know what the cluster in memory does not, and so may the HPA.
+    # The evidence may have a count that the watched objects lack, and so may the HPA.
     assert code(decision(3, wanted=3), facts(None, scaled_object=scaled(), hpas=[hpa(**EXACT)])) == "settled"
     assert code(decision(3), facts(None, scaled_object=scaled(), hpas=[hpa(current=2, **EXACT)])) == "up"
 
@@ -42,17 +42,17 @@ def test_two_hpas_for_one_object_are_an_obstacle():
     assert code(decision(3), around) == "two_hpas"
 
 
-def test_an_hpa_alone_never_scales_up_from_zero():
+def test_hpa_alone_never_scales_up_from_zero():
     around = facts(0, hpas=[hpa(owner=False, **EXACT)])
     assert [code(decision(replicas), around) for replicas in (0, 1)] == ["asleep", "no_wake_source"]
 
 
-def test_a_scaled_object_of_another_scaler_is_an_obstacle():
+def test_scaled_object_of_another_scaler_is_an_obstacle():
     around = facts(3, scaled_object=scaled(triggers=("prometheus",)), speaks=False, hpas=[hpa()])
     assert code(decision(3), around) == "other_metrics"
 
 
-def test_a_missing_hpa_differs_from_an_unreadable_one():
+def test_missing_hpa_differs_from_an_unreadable_one():
     exact = replace(scaled(minimum=1), behavior=hpa(**EXACT).behavior)
     assert code(decision(5), facts(4, scaled_object=exact)) == "no_hpa"
     unseen = controller_outcome(decision(5), facts(4, scaled_object=exact, hpas_complete=False), NOW)
@@ -60,15 +60,15 @@ def test_a_missing_hpa_differs_from_an_unreadable_one():
     assert "its HPA cannot be read: this is for the one that KEDA makes of the ScaledObject" in unseen.sentences
 
 
-def test_an_observed_workload_is_refused():
+def test_observed_workload_is_refused():
     assert code(decision(5, observed=True), facts(4, scaled_object=scaled(), hpas=[hpa()])) == "observed"
 
 
-def test_a_scaled_job_makes_jobs():
+def test_scaled_job_makes_jobs():
     assert code(decision(5), facts(None, target=Ref("ai", "ScaledJob", "batch"))) == "jobs"
 
 
-def test_an_hpa_that_cannot_scale_is_a_controller_error():
+def test_hpa_that_cannot_scale_is_a_controller_error():
     failed = condition("ScalingActive", "False", "FailedGetExternalMetric", "no such host")
     found = controller_outcome(
         decision(5), facts(4, scaled_object=scaled(), hpas=[hpa(conditions=(failed,), **EXACT)]), NOW
@@ -88,20 +88,20 @@ def test_at_zero_an_hpa_is_not_active_and_that_is_no_error(replicas, current, ex
     assert code(decision(replicas), facts(current, scaled_object=scaled(), hpas=[hpa(conditions=(idle,))])) == expected
 
 
-def test_a_scaled_object_that_is_not_ready_is_a_controller_error():
+def test_scaled_object_that_is_not_ready_is_a_controller_error():
     not_ready = {"conditions": (condition("Ready", "False", "TriggerError", "unable to get the scaler"),)}
     found = controller_outcome(decision(4), facts(4, scaled_object=scaled(status=not_ready), hpas=[hpa(**EXACT)]), NOW)
     assert found.code == "controller_error"
     assert found.sentences[0] == "the ScaledObject chat reports Ready=False TriggerError: unable to get the scaler"
 
 
-def test_an_error_that_we_gave_ourselves_is_no_trouble_of_theirs():
+def test_error_of_tidegate_is_no_controller_error():
     not_ready = {"conditions": (condition("Ready", "False", "TriggerError", "unknown for 40 s"),)}
     around = facts(4, scaled_object=scaled(status=not_ready), hpas=[hpa(**EXACT)])
     assert code(decision(None), around) == "unknown"
 
 
-def test_a_step_of_explain_has_sentences_and_a_table_of_what_follows():
+def test_controller_step_has_sentences_and_a_table():
     found = controller_outcome(decision(5), facts(4, scaled_object=scaled(), hpas=[hpa(**EXACT)]), NOW)
     assert controller_step(found) == {
         "step": "controller",

@@ -1,4 +1,4 @@
-"""The live page's documentation names every state, reason and hindrance as the screens do, with its severity."""
+"""The documentation of the live page names every state, reason and obstacle with its severity."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_every_state_is_documented_in_its_words():
     assert "\n".join(["| state | meaning |", "|---|---|", *rows, ""]) in PAGE
 
 
-def test_every_reason_is_documented_under_its_severity_in_the_order_of_trouble():
+def test_every_reason_is_documented_by_severity():
     words = sorted(REASONS.values(), key=lambda word: word.rank)
     rows = by_severity((word.severity, word.word) for word in words)
     assert "\n".join(["| severity | reasons |", "|---|---|", *rows, ""]) in PAGE

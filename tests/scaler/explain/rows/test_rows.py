@@ -1,4 +1,4 @@
-"""One Board as people see it: the same rows for the page, the terminal and the demo."""
+"""The rows of the live page, the terminal and the demo are the same."""
 
 import json
 from dataclasses import replace
@@ -29,32 +29,41 @@ def resting(reason, **evidence):
     return Decision(CHAT, 1, True, reason, 990.0, idle_since=910.0, evidence=replace(IDLE, **evidence))
 
 
-def test_a_row_has_the_numbers_people_look_at_first():
-    seen = row(SERVING, 1000.0)
-    assert (seen.state, seen.severity, seen.why) == (
+def test_row_has_the_numbers_people_look_at_first():
+    shown = row(SERVING, 1000.0)
+    assert (shown.state, shown.severity, shown.why) == (
         WorkloadState.SERVING, Severity.FINE, "10 requests in progress, 30 waiting",
     )  # fmt: skip
-    assert (seen.shift, seen.load, seen.demand, seen.gpu, seen.gpus) == ("2 → 3", 40.0, 2.5, 0.5, 4)
-    assert (seen.label, seen.age(1000.0)) == ("chat", "2 s")
+    assert (shown.shift, shown.load, shown.demand, shown.gpu, shown.gpus) == ("2 → 3", 40.0, 2.5, 0.5, 4)
+    assert (shown.label, shown.age(1000.0)) == ("chat", "2 s")
 
 
 def test_unknown_numbers_are_none_and_the_clause_names_the_cause():
-    seen = row(SILENT, 1000.0)
-    numbers = (seen.cluster, seen.ready, seen.published, seen.load, seen.demand, seen.gpu, seen.gpus, seen.measured_at)
+    shown = row(SILENT, 1000.0)
+    numbers = (
+        shown.cluster,
+        shown.ready,
+        shown.published,
+        shown.load,
+        shown.demand,
+        shown.gpu,
+        shown.gpus,
+        shown.measured_at,
+    )
     assert numbers == (None,) * 8
-    assert (seen.shift, seen.age(1000.0), seen.state) == ("unknown", "unknown", WorkloadState.UNKNOWN)
-    assert seen.why == "no fresh readings from http://10.0.0.7/: KEDA and the HPA get an error and change nothing"
+    assert (shown.shift, shown.age(1000.0), shown.state) == ("unknown", "unknown", WorkloadState.UNKNOWN)
+    assert shown.why == "no fresh readings from http://10.0.0.7/: KEDA and the HPA get an error and change nothing"
 
 
-def test_a_held_decision_shows_its_time_and_the_stale_targets():
+def test_held_decision_shows_its_time_and_the_stale_targets():
     held = replace(SERVING, reason=Reason.HELD, held_since=940.0, evidence=Evidence(stale=("a", "b", "c")))
-    seen = row(held, 1000.0)
-    assert (seen.state, seen.severity, seen.age(1000.0)) == (WorkloadState.UNKNOWN, Severity.TROUBLE, "held 1 min")
-    assert seen.why == "no fresh readings from a and 2 more: the last decision holds, for 1 min now"
+    shown = row(held, 1000.0)
+    assert (shown.state, shown.severity, shown.age(1000.0)) == (WorkloadState.UNKNOWN, Severity.TROUBLE, "held 1 min")
+    assert shown.why == "no fresh readings from a and 2 more: the last decision holds, for 1 min now"
 
 
 @pytest.mark.parametrize("left", [{"replicas_wanted": 2, "replicas_ready": 2}, {"replicas_wanted": 0, "gpus_held": 4}])
-def test_a_workload_decided_at_zero_that_holds_gpus_is_not_asleep(left):
+def test_workload_decided_at_zero_that_holds_gpus_is_not_asleep(left):
     leaving = replace(ASLEEP, evidence=replace(Evidence(gpus_held=4), **left))
     assert state(leaving) is WorkloadState.IDLE_WARM
     assert fleet([row(leaving, 1000.0)]).gpus[WorkloadState.IDLE_WARM] == 4
@@ -64,7 +73,7 @@ def test_states_are_those_of_the_accounts():
     assert [str(each) for each in WorkloadState] == [str(each) for each in GPU_USES]
 
 
-def test_a_held_workload_at_zero_is_asleep():
+def test_held_workload_at_zero_is_asleep():
     assert state(replace(ASLEEP, reason=Reason.HELD, held_since=990.0)) is WorkloadState.ASLEEP
 
 
@@ -82,7 +91,7 @@ def test_a_held_workload_at_zero_is_asleep():
         (IDLE, Reason.NO_WAKE_SOURCE, WorkloadState.IDLE_WARM),
     ],
 )
-def test_a_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expected):
+def test_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expected):
     assert state(Decision(CHAT, 2, True, reason, 990.0, evidence=evidence)) is expected
 
 
@@ -108,12 +117,12 @@ def test_a_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expec
         ),
     ],
 )
-def test_the_sentence_has_the_numbers_of_its_reason(decision, why):
+def test_sentence_has_the_numbers_of_its_reason(decision, why):
     assert row(decision, 1000.0).why == why
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_has_a_word_a_sentence_and_a_place_among_troubles(reason):
+def test_every_reason_has_a_word_a_sentence_and_a_rank(reason):
     word = REASONS[reason]
     assert word.state in STATES
     assert len({each.rank for each in REASONS.values()}) == len(Reason)
@@ -136,7 +145,7 @@ def test_workloads_with_unknown_gpus_are_counted_and_in_no_sum():
     assert summed.gpus == {
         WorkloadState.SERVING: 8, WorkloadState.IDLE_WARM: 0, WorkloadState.LOADING: 0, WorkloadState.PENDING: 0,
         WorkloadState.UNKNOWN: 0 }  # fmt: skip
-    assert (summed.uncounted, summed.object_errors, summed.notices) == (2, 1, 0)
+    assert (summed.uncounted, summed.problems, summed.notices) == (2, 1, 0)
 
 
 def test_rows_and_words_are_json():
@@ -147,7 +156,7 @@ def test_rows_and_words_are_json():
     assert {word["code"] for word in words["reasons"]} == set(Reason)
 
 
-def test_numbers_are_short_and_never_round_something_to_nothing():
+def test_numbers_are_short_and_never_rounded_to_zero():
     assert [count(value) for value in (None, 0.0, 0.04, 2.54, 2.0, 9.96, 99.94, 250.5, 12345.0)] == [
         "unknown", "0", "<0.1", "2.5", "2", "10", "99.9", "251", "12,345",
     ]  # fmt: skip
@@ -159,13 +168,13 @@ def test_numbers_are_short_and_never_round_something_to_nothing():
     ]  # fmt: skip
 
 
-def test_a_number_of_replicas_that_is_not_to_change_is_one_number():
+def test_unchanged_number_of_replicas_is_one_number():
     assert [shift(2, 3), shift(3, 3), shift(None, 3), shift(3, None), shift(None, None), shift(0, 0)] == [
         "2 → 3", "3", "3", "3 → unknown", "unknown", "0",
     ]  # fmt: skip
 
 
-def test_an_obstacle_is_shown_and_raises_the_severity_of_its_row():
+def test_obstacle_is_shown_and_raises_the_severity_of_its_row():
     hindered = row(
         replace(SERVING, workload=WorkloadKey("ai", "zoo")), 1000.0, NextOutcome("paused", "paused at 2 replicas")
     )

@@ -1,4 +1,4 @@
-"""Laws of the histograms that forget."""
+"""Invariants of the decaying histograms."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def add(histograms, value, at, row=0):
     histograms.add(np.array([row]), np.array([float(value)]), at)
 
 
-def test_the_worked_example_of_the_module():
+def test_worked_example_of_the_module():
     histograms = filled(71, 78)
     add(histograms, 300, at=WEEK)
     assert histograms.weight(WEEK).tolist() == [2.0]
@@ -43,19 +43,19 @@ def test_without_samples_the_result_is_unknown():
     assert histograms.weight(0.0).tolist() == [1.0, 0.0]
 
 
-def test_what_is_no_length_is_nothing():
+def test_invalid_lengths_are_ignored():
     histograms = filled(np.nan, np.inf, -1.0)
     assert histograms.weight(0.0).tolist() == [0.0]
     assert np.isnan(histograms.reference).all()
 
 
-def test_a_value_counts_half_after_a_half_life():
+def test_value_counts_half_after_a_half_life():
     histograms = filled(10.0)
     assert histograms.weight(WEEK).tolist() == [0.5]
     assert histograms.weight(3 * WEEK).tolist() == [0.125]
 
 
-def test_ten_years_of_values_weigh_what_the_last_weeks_do():
+def test_ten_years_of_values_weigh_as_much_as_the_last_weeks():
     # One a week: 1 + 1/2 + 1/4 + … = 2. The reference has been moved eight times meanwhile.
     histograms = filled()
     for week in range(520):
@@ -65,7 +65,7 @@ def test_ten_years_of_values_weigh_what_the_last_weeks_do():
     assert histograms.quantile(0.5)[0] == pytest.approx(529.0, rel=0.06)
 
 
-def test_a_value_older_than_the_first_weighs_less():
+def test_value_older_than_the_first_weighs_less():
     histograms = filled(10.0, at=WEEK)
     add(histograms, 1000.0, at=0.0)
     assert histograms.weight(WEEK).tolist() == [1.5]
@@ -77,7 +77,7 @@ def test_two_values_of_one_workload_in_one_call_both_count():
     assert histograms.weight(0.0).tolist() == [2.0]
 
 
-def test_what_was_cut_off_is_spread_over_what_lasted_longer():
+def test_censored_value_is_spread_over_longer_values():
     # 10, 100, 100 and 1000 seconds, and one that was 50 seconds when it was lost from sight: it is one of the longer
     # three, two thirds of it like those of 100.
     histograms = filled(10, 100, 100, 1000)
@@ -86,13 +86,13 @@ def test_what_was_cut_off_is_spread_over_what_lasted_longer():
     assert weights == pytest.approx([1.0, 2.0 + 2 / 3, 1.0 + 1 / 3])
 
 
-def test_what_was_cut_off_may_have_ended_in_its_own_bucket():
+def test_censored_value_may_end_in_its_own_bucket():
     histograms = filled(50, 1000)
     histograms.add_at_least(np.array([0]), np.array([50.0]), 0.0)
     assert histograms.weights[0][histograms.weights[0] > EPSILON] == pytest.approx([1.5, 1.5])
 
 
-def test_the_longest_censored_value_counts_as_its_bound():
+def test_longest_censored_value_counts_as_its_bound():
     histograms = filled(10)
     histograms.add_at_least(np.array([0]), np.array([5000.0]), 0.0)
     assert histograms.weight(0.0).tolist() == [2.0]
@@ -107,7 +107,7 @@ def test_no_quantile_is_too_short_or_a_bucket_too_long(values, q):
     assert exact <= got <= exact * GROWTH + 1.0 + 1e-6
 
 
-def test_a_state_survives_and_one_of_other_buckets_is_not_taken():
+def test_state_survives_and_one_of_other_buckets_is_not_taken():
     old = filled(5.0, rows=3, row=1)
     new = Histograms(2, EDGES, WEEK)
     new.take("h", old.columns("h"), np.array([0]), np.array([1]))

@@ -1,4 +1,4 @@
-"""What one rest costs, and by how much a rule without a past can at most be wrong."""
+"""The cost of one idle time, and the bounds of a rule without history."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def schedule(keep_warm, begin=np.nan, until=np.nan):
     return IdlePlan(*(np.array([float(x)]) for x in (keep_warm, begin, until)))
 
 
-def test_the_worked_example_of_the_module():
+def test_worked_example_of_the_module():
     hour = np.array([3600.0])
     assert start_cost(CHAT).tolist() == [975.0]
     assert break_even(CHAT).tolist() == [975.0]
@@ -57,7 +57,7 @@ def test_the_worked_example_of_the_module():
         (9999, 100 + 75 + 125 + 75, 75),
     ],
 )
-def test_a_rest_under_a_schedule(rest, up, waited):
+def test_rest_under_a_schedule(rest, up, waited):
     one = np.array([float(rest)])
     assert up_seconds(one, schedule(100, 3000, 3200), CHAT).tolist() == [up]
     assert waited_seconds(one, schedule(100, 3000, 3200), CHAT).tolist() == [waited]
@@ -65,7 +65,7 @@ def test_a_rest_under_a_schedule(rest, up, waited):
 
 @given(RESTS, STAKES)
 @settings(max_examples=300)
-def test_the_break_even_never_costs_more_than_twice_the_clairvoyant_cost(rests, stakes):
+def test_break_even_never_costs_more_than_twice_the_clairvoyant_cost(rests, stakes):
     paid = cost(rests, kept_warm(break_even(stakes)), stakes)
     assert (paid <= 2.0 * clairvoyant(rests, stakes) * HUNDRED_PERCENT).all()
 

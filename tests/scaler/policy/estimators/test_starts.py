@@ -1,4 +1,4 @@
-"""What of a pod's life is a start, phase by phase."""
+"""Cold starts are measured by phase from the states of pods."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ class Observed:
 
     @property
     def phases(self):
-        """Those that were seen, each with how many and their mean in whole buckets: {"loading": (1, 70)}."""
+        """The observed phases, each with its count and its mean in whole buckets: {"loading": (1, 70)}."""
         counted = {}
         for phase in PHASES:
             weights = self.starts._histograms[phase]
@@ -55,7 +55,7 @@ def about(seconds):
     return pytest.approx(seconds, rel=0.05, abs=1.0)
 
 
-def test_the_worked_example_of_the_module(observed):
+def test_worked_example_of_the_module(observed):
     observed(pod())
     observed(pod(unscheduled_since=1.0), now=2)
     observed(pod(scheduled_at=240.0), now=240)
@@ -75,7 +75,7 @@ def test_before_a_start_is_observed_its_time_is_unknown(observed):
     assert np.isnan(observed.starts.phase("loading", 0.5)).all()
 
 
-def test_a_stock_out_of_a_day_is_no_slow_start(observed):
+def test_stock_out_of_a_day_is_no_slow_start(observed):
     for number in range(20):
         late = 86400.0 if number % 2 else 0.0
         name = f"chat-{number}"
@@ -87,14 +87,14 @@ def test_a_stock_out_of_a_day_is_no_slow_start(observed):
     assert observed.starts.phase("unscheduled", 0.9).tolist() == [about(86400)]
 
 
-def test_a_pod_that_had_a_node_when_first_observed_has_no_scheduling_time(observed):
+def test_pod_that_had_a_node_when_first_observed_has_no_scheduling_time(observed):
     observed(pod(scheduled_at=500.0), now=500)
     observed(pod(scheduled_at=500.0, ready_at=570.0), now=570)
     assert observed.counts() == {"loading": 1, "whole": 1}
     assert observed.starts.times.p50.tolist() == [about(71)]
 
 
-def test_the_first_token_counts_only_if_a_request_waited(observed):
+def test_first_token_counts_only_if_a_request_waited(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=False)
     assert not observed.starts.awaits(KEY)
@@ -112,7 +112,7 @@ def test_without_a_token_in_ten_minutes_no_request_waited(observed):
     assert not observed.starts.awaits(KEY)
 
 
-def test_a_pod_that_ends_before_its_first_token_counts_as_started(observed):
+def test_pod_that_ends_before_its_first_token_counts_as_started(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
     observed(now=80)
@@ -120,7 +120,7 @@ def test_a_pod_that_ends_before_its_first_token_counts_as_started(observed):
     assert not observed.starts.awaits(KEY)
 
 
-def test_a_pod_that_ends_before_it_is_ready_counts_as_no_start(observed):
+def test_pod_that_ends_before_it_is_ready_counts_as_no_start(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, leaving=True), now=50)
     observed(pod(scheduled_at=0.0, leaving=True, ready_at=51.0), now=51)
@@ -128,7 +128,7 @@ def test_a_pod_that_ends_before_it_is_ready_counts_as_no_start(observed):
     assert observed.counts() == {}
 
 
-def test_a_restart_or_a_readiness_that_comes_and_goes_is_no_start(observed):
+def test_restart_or_a_readiness_that_comes_and_goes_is_no_start(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70)
     observed(pod(scheduled_at=0.0, was_ready=True), now=500)
@@ -136,14 +136,14 @@ def test_a_restart_or_a_readiness_that_comes_and_goes_is_no_start(observed):
     assert observed.counts() == {"loading": 1, "whole": 1}
 
 
-def test_the_next_pod_of_the_same_name_is_another_start(observed):
+def test_next_pod_of_the_same_name_is_another_start(observed):
     for number, uid in enumerate(("one", "two")):
         observed(pod(uid=uid, scheduled_at=0.0), now=number)
         observed(pod(uid=uid, scheduled_at=0.0, ready_at=70.0), now=70)
     assert observed.counts() == {"loading": 2, "whole": 2}
 
 
-def test_those_that_are_found_ready_count_once_by_their_own_times(observed):
+def test_pods_found_ready_count_once_by_their_own_times(observed):
     found = [
         pod("a", scheduled_at=0.0, ready_at=70.0),
         pod("b", scheduled_at=10.0, ready_at=80.0),
@@ -159,7 +159,7 @@ def test_those_that_are_found_ready_count_once_by_their_own_times(observed):
     assert observed.starts.times.p90.tolist() == [about(71)]
 
 
-def test_after_a_restart_of_ours_those_found_ready_do_not_count_again(observed):
+def test_pods_found_ready_do_not_count_again_after_a_restart(observed):
     observed(pod("a", scheduled_at=0.0, ready_at=70.0), now=100)
     again = Observed()
     again.starts.take(observed.starts.columns(), ROW, ROW)
@@ -169,7 +169,7 @@ def test_after_a_restart_of_ours_those_found_ready_do_not_count_again(observed):
     assert again.counts() == {"loading": 2, "whole": 2}
 
 
-def test_a_start_under_way_goes_on_over_a_new_list_of_workloads(observed):
+def test_start_continues_with_a_new_list_of_workloads(observed):
     observed(pod(), now=0)
     observed(pod(unscheduled_since=1.0), now=1)
     new = Starts(2)
@@ -185,7 +185,7 @@ def test_a_start_under_way_goes_on_over_a_new_list_of_workloads(observed):
     assert last.phase("unscheduled", 0.5).tolist() == [about(240)]
 
 
-def test_a_node_clock_that_is_ahead_makes_no_long_start(observed):
+def test_node_clock_that_is_ahead_makes_no_long_start(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, ready_at=1e6), now=70)
     assert observed.starts.times.p50.tolist() == [about(71)]

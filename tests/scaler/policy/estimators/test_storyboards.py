@@ -1,5 +1,4 @@
-"""Weeks of a workload on a fake clock, through `scaler.policy.constraints`, which is where the daemon meets what is
-learned."""
+"""Weeks of a workload on a fake clock: estimates and constraints together, as in the daemon."""
 
 import numpy as np
 import pytest
@@ -68,12 +67,12 @@ def played():
     return Played()
 
 
-def test_a_workload_of_which_nothing_is_known_has_the_constant(played):
+def test_workload_without_readings_has_the_constant(played):
     played(DAY)
     assert played.window == 300.0
 
 
-def test_the_break_even_follows_the_start_and_the_gpus_of_a_replica():
+def test_break_even_follows_the_start_and_the_gpus_of_a_replica():
     # 70.8 to 75.3 s are one bucket: 75.3 * (1 + 12) on one GPU, 75.3 * (1 + 3) on four.
     windows = []
     for gpus in (1.0, 4.0, np.nan):
@@ -94,7 +93,7 @@ def test_weeks_of_office_hours_end_in_a_start_before_the_return(played):
     assert played(12 * HOUR) == 0.0
 
 
-def test_what_loads_in_advance_and_works_on_its_gpus_is_no_return(played):
+def test_loading_in_advance_is_no_return(played):
     played.started(72.0)
     for _ in range(20):
         played(9 * MINUTE, running=1.0)
@@ -111,29 +110,29 @@ def test_what_loads_in_advance_and_works_on_its_gpus_is_no_return(played):
     assert begins < 0.0  # it had begun before the end of the rest before
 
 
-def test_a_batch_on_the_gpus_ends_a_rest(played):
+def test_batch_on_the_gpus_ends_a_rest(played):
     played(HOUR, busiest_gpu=0.0)
     played(TICK, busiest_gpu=0.9)
     assert played.stands._gaps.histograms.weight(played.now).tolist() == [1.0]
 
 
-def test_a_rejected_request_ends_a_rest(played):
+def test_rejected_request_ends_a_rest(played):
     played(HOUR)
     played(TICK, refused_at=played.now + 10.0)
     assert played.stands._gaps.idle_since.tolist() == [HOUR + 10.0]
 
 
-def test_what_is_not_known_moves_nothing(played):
+def test_unknown_values_change_no_estimate(played):
     played.started(72.0)(HOUR)
     played(4 * MINUTE, running=1.0, complete=False)
     assert played.stands._gaps.idle_since.tolist() == [TICK]
 
 
-def test_a_restart_in_the_middle_of_a_rest_changes_nothing_on_a_clock_that_is_ahead(played):
+def test_restart_in_the_middle_of_a_rest_changes_nothing_on_a_clock_that_is_ahead(played):
     played.started(72.0).days(3)
     played(9 * MINUTE, running=1.0)
     played(30 * MINUTE)
-    # Written down, read by a replica whose clock shows 100 s more.
+    # Saved, and restored by a replica with a clock 100 s ahead.
     state = State(played.now, (WorkloadKey("ai", "chat"),), played.stands.columns())
     read = translated(unpack(pack(state)), 100.0)
     again = Played(now=played.now + 100.0)

@@ -1,4 +1,4 @@
-"""docs/how-to/groups.md and docs/how-to/health-checks.md say nothing that is not so."""
+"""docs/how-to/groups.md and docs/how-to/health-checks.md agree with the code."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_without_a_group_the_first_example_is_warned_that_it_counts_twice():
     assert ["without a common group" in str(problem) for problem in problems] == [True]
 
 
-def test_the_numbers_of_probes_are_those_of_the_code():
+def test_numbers_of_probes_are_those_of_the_code():
     assert f"for\n{RISES} rises ({MANY_RISES} for three probers at once)" in PROBES
     assert Workload(namespace="ai", name="chat").probe_period == 60.0
     assert [label for label in PATH_LABELS if f"`{label}`" not in PROBES] == []

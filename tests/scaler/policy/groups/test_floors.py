@@ -1,4 +1,4 @@
-"""What mates ask of each other: awake together, bounds that raise the lower one, maxima that win."""
+"""Members of a group wake together; bounds raise the lower role, and maxima win."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def needed(members, replicas, maxima=None):
     ([0, 3], [1, 3]),
     ([None, 0], [1, 1]),  # unknown is awake, and says nothing of how many
 ])  # fmt: skip
-def test_one_that_is_awake_keeps_or_wakes_all(replicas, expected):
+def test_one_awake_member_keeps_or_wakes_its_group(replicas, expected):
     assert [
         max(floor, count or 0) for floor, count in zip(needed([PREFILL, decode()], replicas), replicas, strict=True)
     ] == (expected)
@@ -62,29 +62,29 @@ def test_bounds_of_three_roles_are_followed_through():
     assert needed([PREFILL, decode(0, 2), encode], [1, 10, 1]) == [5, 10, 5]
 
 
-def test_what_a_role_lacks_is_spread_by_weight_in_whole_replicas():
+def test_missing_replicas_of_a_role_are_spread_by_weight():
     pair = [decode(1, weight=3.0), decode(1, weight=1.0)]
     assert needed([PREFILL, *pair], [10, 1, 1]) == [10, 7, 3]  # 8 are lacking: 6 and 2
     assert needed([PREFILL, *pair], [10, 1, 1], [100, 3, 100]) == [10, 3, 7]  # 6 and 2, of which 4 find no room
 
 
-def test_a_weight_of_0_neither_wakes_nor_is_woken():
+def test_weight_of_0_neither_wakes_nor_is_woken():
     members = [PREFILL, decode(1), decode(1, weight=0.0)]
     assert needed(members, [4, 0, 0]) == [4, 4, 0]
     assert needed(members, [0, 0, 2]) == [0, 0, 0]
 
 
-def test_members_of_one_role_or_of_none_sleep_by_themselves():
+def test_members_of_one_role_or_of_none_sleep_alone():
     assert needed([member(weight=9.0), member(weight=1.0)], [3, 0]) == [0, 0]
     assert needed([member("decode"), member("decode")], [3, 0]) == [0, 0]
 
 
-def test_a_group_of_one_is_no_group():
+def test_group_of_one_is_no_group():
     assert Groups.stack([PREFILL, None, member(name="other")]).group.tolist() == [-1, -1, -1]
     assert needed([PREFILL], [3]) == [0]
 
 
-def test_a_group_is_of_one_namespace():
+def test_group_is_of_one_namespace():
     elsewhere = Membership("other", "pd", "decode")
     assert needed([PREFILL, elsewhere], [3, 0]) == [0, 0]
 
@@ -107,7 +107,7 @@ def test_all_mates_are_decided_together():
     assert closure(groups, np.array([], dtype=np.int64)).tolist() == []
 
 
-def test_where_one_member_has_a_waker_the_group_has_one():
+def test_wake_source_of_one_member_is_that_of_the_group():
     groups = Groups.stack([PREFILL, decode(), None, member("a", "x"), member("b", "x")])
     visible = np.array([True, False, False, False, False])
     assert woken_with(groups, visible).tolist() == [True, True, False, False, False]

@@ -1,4 +1,4 @@
-"""One queue, several members: the shares add up to what waits, whatever the weights and whoever is full."""
+"""Members of one queue share it: the shares add up to the queue for all weights and capacities."""
 
 import numpy as np
 import pytest
@@ -9,22 +9,22 @@ from scaler.policy.groups import NONE, Sharing, allotted, only_shared
 
 
 def shares(amount, weights, capacity=None):
-    """What each member of one queue gets."""
-    rooms = np.full(len(weights), np.inf) if capacity is None else np.array(capacity, dtype=float)
+    """The share of each member of one queue."""
+    capacities = np.full(len(weights), np.inf) if capacity is None else np.array(capacity, dtype=float)
     queue = np.zeros(len(weights), dtype=np.int64)
-    return allotted(np.array([float(amount)]), np.array(weights, dtype=float), rooms, queue).tolist()
+    return allotted(np.array([float(amount)]), np.array(weights, dtype=float), capacities, queue).tolist()
 
 
 @pytest.mark.parametrize(("amount", "weights", "capacity", "expected"), [
     (100, [9, 1], None, [90, 10]),
     (100, [1, 1, 0], None, [50, 50, 0]),
     (0, [9, 1], [0, 0], [0, 0]),
-    (100, [9, 1], [40, 1000], [40, 60]),  # what the first has no room for spills over
-    (100, [9, 1], [40, 20], [76, 24]),  # 40 and 20, and 40 that nobody has room for: 36 and 4 more
+    (100, [9, 1], [40, 1000], [40, 60]),  # what exceeds the capacity of the first spills over
+    (100, [9, 1], [40, 20], [76, 24]),  # 40 and 20, and 40 above all capacities: 36 and 4 more
     (60, [1, 1, 1], [10, 15, 100], [10, 15, 35]),  # 20 each; 10 and 5 spill
-    (60, [1, 1, 0], [10, 20, 100], [25, 35, 0]),  # weight 0 gets nothing, not even what nobody has room for
+    (60, [1, 1, 0], [10, 20, 100], [25, 35, 0]),  # weight 0 gets nothing, not even above all capacities
 ])  # fmt: skip
-def test_a_member_gets_its_weights_part_as_far_as_it_has_room(amount, weights, capacity, expected):
+def test_member_gets_the_part_of_its_weight_up_to_its_capacity(amount, weights, capacity, expected):
     assert shares(amount, weights, capacity) == pytest.approx(expected)
 
 
@@ -32,7 +32,7 @@ weights_of = st.lists(st.floats(0, 1000) | st.just(0.0), min_size=1, max_size=8)
 
 
 @given(data=st.data(), amount=st.floats(0, 1e6), weights=weights_of)
-def test_the_shares_add_up_to_what_waits_and_never_to_twice_it(data, amount, weights):
+def test_shares_add_up_to_the_queue(data, amount, weights):
     assume(sum(weights) > 1e-6)
     sizes = {"min_size": len(weights), "max_size": len(weights)}
     capacity = data.draw(st.lists(st.floats(0, 1e6) | st.just(np.inf), **sizes))
@@ -40,7 +40,7 @@ def test_the_shares_add_up_to_what_waits_and_never_to_twice_it(data, amount, wei
     assert sum(got) == pytest.approx(amount, abs=1e-6)
     assert min(got) >= 0.0
     assert [share for share, weight in zip(got, weights, strict=True) if weight == 0.0 and share > 0.0] == []
-    # Whoever has room left has at least its weight's part: nobody is passed over.
+    # A member with capacity left has at least the part of its weight.
     for share, weight, space in zip(got, weights, capacity, strict=True):
         if share < space - 1e-6:
             assert share >= amount * weight / sum(weights) - 1e-6
@@ -64,19 +64,19 @@ def sharing(queue, weight, most=None, work=16.0):
     )
 
 
-def test_a_workload_that_shares_no_queue_has_all_of_it():
+def test_workload_that_shares_no_queue_has_all_of_it():
     alone = sharing([NONE, 3, 0, 0], [1, 0.1, 9, 1])
     assert alone.queue.tolist() == [NONE, NONE, 0, 0]
     parts = alone.parts(np.array([0, 1, 2]), np.array([5.0, 5.0, 5.0]), np.full(4, np.inf))
     assert parts.tolist() == pytest.approx([1, 1, 0.9])
 
 
-def test_where_all_weights_are_0_the_queue_is_shared_evenly_because_demand_never_vanishes():
+def test_queue_of_weights_0_is_shared_evenly():
     both = sharing([0, 0], [0, 0])
     assert both.parts(np.array([0, 1]), np.array([8.0, 8.0]), np.full(2, np.inf)).tolist() == [0.5, 0.5]
 
 
-def test_an_empty_queue_is_shared_by_weight():
+def test_empty_queue_is_shared_by_weight():
     both = sharing([0, 0], [9, 1], most=[0, 1])
     capacity = both.capacity(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan))
     assert both.parts(np.array([1]), np.array([0.0]), capacity).tolist() == [1.0]
@@ -92,12 +92,12 @@ def test_an_empty_queue_is_shared_by_weight():
     (0.0, 1.0, 1.0, 16.0),  # its one replica waits for a node: no more than that one's worth goes there
     (0.0, 9.0, 1.0, 64.0),
 ])  # fmt: skip
-def test_room_is_what_the_replicas_it_may_have_can_take_besides(in_pods, wanted, pending, expected):
+def test_capacity_is_that_of_the_replicas_it_may_have(in_pods, wanted, pending, expected):
     one = sharing([0, 0], [1, 1], most=[4, 4])
     capacity = one.capacity(np.array([in_pods, 0.0]), np.array([wanted, 1.0]), np.array([pending, 0.0]))
     assert capacity[0] == expected
 
 
-def test_one_that_is_not_sized_by_requests_has_room_for_any_number():
+def test_member_that_is_not_sized_by_requests_has_unlimited_capacity():
     free = sharing([0, 0], [1, 1], most=[4, 4], work=np.nan)
     assert free.capacity(np.zeros(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]

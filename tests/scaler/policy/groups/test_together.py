@@ -1,4 +1,4 @@
-"""Decided with their mates: a schedule's ceiling wins against what the group asks for."""
+"""A schedule's ceiling wins against the floor of the group."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from scaler.policy.columns import Constraints, Memory, Readings, Signal, Spec, S
 from scaler.policy.groups import Groups, Membership, decide_groups
 
 
-def test_a_ceiling_wins_against_a_bound_of_the_group():
+def test_ceiling_wins_against_a_bound_of_the_group():
     members = [Membership("ai", "pd", "prefill"), Membership("ai", "pd", "decode", to="prefill", least=1.0)]
     specs = Specs.stack([Spec(minimum=1, maximum=20, targets=((Signal.WORK, 16.0),), pods=False, gateway=True)] * 2)
     nothing = Readings.unknown(2)
@@ -18,10 +18,10 @@ def test_a_ceiling_wins_against_a_bound_of_the_group():
         gateway_fresh=np.ones(2, dtype=np.bool_),
         waker_fresh=np.ones(2, dtype=np.bool_),
     )
-    standing = Constraints.plain(specs)
+    constraints = Constraints.plain(specs)
     groups = Groups.stack(members)
-    free, _, needed, *_ = decide_groups(groups, specs, readings, standing, Memory.blank(2), 1000.0)
+    free, _, needed, *_ = decide_groups(groups, specs, readings, constraints, Memory.blank(2), 1000.0)
     assert (free.replicas.tolist(), needed.tolist()) == ([6.0, 6.0], [0.0, 6.0])
-    low = standing._replace(ceiling=np.array([np.inf, 2.0]))
+    low = constraints._replace(ceiling=np.array([np.inf, 2.0]))
     held, _, needed, *_ = decide_groups(groups, specs, readings, low, Memory.blank(2), 1000.0)
     assert (held.replicas.tolist(), needed.tolist()) == ([6.0, 2.0], [0.0, 2.0])

@@ -1,4 +1,4 @@
-"""What people type when something must not move, and what becomes of it."""
+"""Brakes are parsed from the text that people write, and refused with the remedy."""
 
 import pytest
 from hypothesis import given
@@ -26,12 +26,12 @@ def refusal(text):
     ("floor 4\tUNTIL\n2026-11-23T08:00Z  Because  of it ", Brake(BrakeWord.FLOOR, 4, EIGHT, "of it")),
     ("  freeze   until 2026-11-23T09:00 Europe/Berlin  ", Brake(BrakeWord.FREEZE, until=EIGHT)),
 ])  # fmt: skip
-def test_a_brake_is_one_line(text, expected):
+def test_brake_is_one_line(text, expected):
     assert read_brake(text) == expected
 
 
 @pytest.mark.parametrize("text", ["freeze 2h", "freeze for 2 hours", "freeze until 2h", "floor 3 until 30m"])
-def test_a_duration_is_refused_with_the_command_that_prints_a_moment(text):
+def test_duration_is_refused_with_the_command_that_prints_a_moment(text):
     assert "`date -u -d '+2 hours' +%Y-%m-%dT%H:%MZ` prints" in refusal(text)
 
 
@@ -56,35 +56,35 @@ def test_a_duration_is_refused_with_the_command_that_prints_a_moment(text):
     ("freeze because " + "x" * 201, "a reason of at most 200 characters"),
     ("freeze because of\x1b[31m", "on one line"),
 ])  # fmt: skip
-def test_the_error_of_an_unreadable_brake_says_what_would_be_right(text, message):
+def test_error_of_an_invalid_brake_has_the_remedy(text, message):
     assert message in refusal(text)
 
 
-def test_an_order_without_a_clock_is_no_order():
+def test_brake_without_an_offset_is_refused():
     every = ("2026-07-01T10:00 Europe/Berlin", "2026-07-01T10:00+02:00", "2026-07-01T03:00-0500", "2026-07-01 08:00z")
     assert {moment(text) for text in every} == {moment("2026-07-01T08:00Z")}
 
 
-def test_in_the_hour_that_comes_twice_a_brake_ends_the_second_time():
+def test_brake_in_a_repeated_hour_ends_the_second_time():
     assert moment("2026-10-25T02:30 Europe/Berlin") == moment("2026-10-25T02:30+01:00")
 
 
-def test_in_the_hour_that_is_skipped_a_brake_ends_late():
+def test_brake_in_a_skipped_hour_ends_late():
     assert moment("2026-03-29T02:30 Europe/Berlin") == moment("2026-03-29T03:30+02:00")
 
 
-def test_a_brake_ends_at_its_moment():
+def test_brake_ends_at_its_time():
     brake = read_brake("freeze until 2026-11-23T08:00Z")
     assert (brake.holds(EIGHT - 1), brake.holds(EIGHT)) == (True, False)
 
 
-def test_an_unreadable_brake_keeps_replicas_and_keeps_no_workload_asleep():
+def test_invalid_brake_keeps_replicas_and_keeps_no_workload_asleep():
     brake = unreadable("ai/Deployment/chat")
     assert (brake.word, brake.until) == (BrakeWord.NEVER_DOWN, None)
     assert str(brake) == "never_down in place of a brake that cannot be read (ai/Deployment/chat)"
 
 
-def test_what_is_shown_as_the_end_is_never_before_it():
+def test_shown_end_is_never_before_the_end():
     assert written(EIGHT + 0.5) == "2026-11-23T08:01Z"
 
 
@@ -93,6 +93,6 @@ def test_what_is_shown_as_the_end_is_never_before_it():
     st.integers(1, 10_000),
     st.none() | st.integers(2**30, 2**31).map(lambda m: m // 60 * 60),
 )
-def test_a_brake_as_it_is_shown_is_read_back_the_same(word, floor, until):
+def test_shown_brake_parses_to_the_same_brake(word, floor, until):
     brake = Brake(word, floor if word is BrakeWord.FLOOR else 0, until, "of it", "")
     assert read_brake(str(brake)) == brake

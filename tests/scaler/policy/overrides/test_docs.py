@@ -1,4 +1,4 @@
-"""docs/how-to/overrides.md says nothing that is not so."""
+"""docs/how-to/overrides.md agrees with the code."""
 
 import re
 from pathlib import Path
@@ -13,18 +13,18 @@ _YAML = re.findall(r"```yaml\n(.*?)```", _TEXT, flags=re.DOTALL)
 _NOW = moment("2026-11-22T12:00Z")
 
 
-def test_there_are_as_many_examples_as_there_were():
+def test_page_has_its_examples():
     assert len(_YAML) == 3
 
 
-def test_every_line_that_is_a_brake_is_read():
+def test_every_brake_of_the_page_is_parsed():
     block = re.search(r"```text\n(freeze\n.*?)```", _TEXT, flags=re.DOTALL)[1]
     typed = re.findall(r'tidegate\.dev/brake="([^"]*)"', _TEXT)
     lines = [*block.splitlines(), *typed]
     assert [read_brake(line).action for line in lines] == ["freeze", "never_down", "floor 4", "freeze"]
 
 
-def test_what_check_prints_is_what_it_prints():
+def test_output_of_check_is_as_documented():
     shown = {}
     for text in _YAML:
         if not is_manifest(text):

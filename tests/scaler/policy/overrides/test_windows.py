@@ -1,4 +1,4 @@
-"""When schedules' windows are open, above all where clocks change."""
+"""Windows of schedules open and close on time, also when the clocks change."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -30,11 +30,11 @@ def schedule(text):
     ("30 2 * * *", "2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"),  # and once only
     ("30 2 * * *", AUTUMN, "2026-10-25T02:30+02:00"),  # twice: the first
     ("30 2 * * *", "2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"),
-    ("30 2 * * *", "2026-10-25T02:10+01:00", "2026-10-26T02:30+01:00"),  # asked in the second of the two hours
+    ("30 2 * * *", "2026-10-25T02:10+01:00", "2026-10-26T02:30+01:00"),  # from the second of the two hours
     ("0 8 * * 1-5", "2026-11-20T12:00Z", "2026-11-23T08:00+01:00"),  # over a week-end
     ("0 8 * * 1-5", "2026-03-27T12:00Z", "2026-03-30T08:00+02:00"),  # and the clocks change in it
 ])  # fmt: skip
-def test_a_cron_fires_once_a_day_also_when_the_clocks_change(cron, now, expected):
+def test_cron_fires_once_a_day_also_when_the_clocks_change(cron, now, expected):
     assert next_after(Cron(cron, BERLIN), moment(now)) == moment(expected)
 
 
@@ -44,7 +44,7 @@ def test_a_cron_fires_once_a_day_also_when_the_clocks_change(cron, now, expected
     ("2026-10-25T02:30+02:00", "2026-10-25T02:30+02:00"),
     ("2026-10-25T02:10+01:00", "2026-10-25T02:30+02:00"),
 ])  # fmt: skip
-def test_when_it_fired_last_is_known_also_when_the_clocks_change(now, expected):
+def test_last_firing_is_exact_when_the_clocks_change(now, expected):
     assert last_until(Cron("30 2 * * *", BERLIN), moment(now)) == moment(expected)
 
 
@@ -64,7 +64,7 @@ def fires(hour, minute, day, zone):
     offset_s=st.integers(0, 3 * 86400),
     zone=st.sampled_from([BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"]),
 )
-def test_the_firings_around_a_change_of_clocks_are_those_reckoned_by_hand(hour, minute, change, offset_s, zone):
+def test_firings_around_a_change_of_clocks_match_those_computed_by_hand(hour, minute, change, offset_s, zone):
     clock = ZoneInfo(zone)
     now = moment(f"{change}T00:00Z") + offset_s
     every = [fires(hour, minute, change + timedelta(days=day), clock) for day in range(-3, 7)]
@@ -73,17 +73,17 @@ def test_the_firings_around_a_change_of_clocks_are_those_reckoned_by_hand(hour, 
     assert last_until(cron, now) == max(moment for moment in every if moment <= now)
 
 
-def test_a_window_of_hours_lasts_so_many_hours_whatever_the_clocks_do():
+def test_window_with_a_duration_lasts_that_long_when_the_clocks_change():
     nightly = schedule("30 22 * * * for 8h in Europe/Berlin floor 1").times
     assert nightly.at(moment(SPRING)).end == berlin("2026-03-29T07:30")
 
 
-def test_a_window_with_an_end_follows_the_clock_on_the_wall():
+def test_window_with_an_end_follows_local_time():
     nightly = schedule("30 22 * * * until 30 6 * * * in Europe/Berlin floor 1").times
     assert nightly.at(moment(SPRING)) == (berlin("2026-03-28T22:30"), berlin("2026-03-29T06:30"))
 
 
-def test_a_window_that_is_open_is_known_from_its_middle():
+def test_open_window_is_found_from_its_middle():
     week = Times(Cron("0 8 * * 1", BERLIN), Cron("0 18 * * 5", BERLIN))
     assert week.at(berlin("2026-11-25T03:00")) == (berlin("2026-11-23T08:00"), berlin("2026-11-27T18:00"))
     assert week.at(berlin("2026-11-27T18:00")) == (berlin("2026-11-30T08:00"), berlin("2026-12-04T18:00"))
@@ -102,13 +102,13 @@ def test_windows_that_overlap_are_one():
     ("0 0 30 2 *", "no such day in these months"),
     ("0 0 L-3 * *", "must be five cron fields"),
 ])  # fmt: skip
-def test_a_cron_that_never_fires_is_refused(text, message):
+def test_cron_that_never_fires_is_refused(text, message):
     with pytest.raises(OverrideError) as caught:
         read_cron(text)
     assert message in str(caught.value)
 
 
-def test_several_schedules_stand_in_one_line():
+def test_several_schedules_are_written_in_one_line():
     day, night = read_schedules(
         "0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm 10m; 0 22 * * * until 0 6 * * * ceiling 3", read_duration
     )
@@ -128,7 +128,7 @@ def test_several_schedules_stand_in_one_line():
     ("0 8 * * * until 0 0 30 2 * floor 2", "no such day"),
     (";".join(["0 8 * * * for 1h floor 2"] * 33), "must be at most 32 schedules"),
 ])  # fmt: skip
-def test_the_error_of_an_unreadable_schedule_says_what_would_be_right(text, message):
+def test_error_of_an_invalid_schedule_has_the_remedy(text, message):
     with pytest.raises(OverrideError) as caught:
         read_schedules(text, read_duration)
     assert message in str(caught.value)

@@ -1,11 +1,11 @@
-"""The learned keep-warm time: what it does with kinds of rests, and the bound it never breaks."""
+"""The estimated keep-warm time adapts to the idle times and never exceeds its bound."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.estimators import keep_warm as reckon
+from scaler.policy.estimators import keep_warm as costs
 from scaler.policy.estimators.idle_time import Gaps, IdleEnds
 from scaler.policy.estimators.keep_warm import (
     CHOICES,
@@ -43,9 +43,9 @@ class Rested:
         for rest in rests:
             self.now += rest + 1.0
             length = np.array([float(rest)])
-            self.paid += reckon.cost(length, self.keep_warm.schedule, self.stakes)[0]
-            self.by_rule += reckon.cost(length, reckon.kept_warm(reckon.break_even(self.stakes)), self.stakes)[0]
-            self.clairvoyant += reckon.clairvoyant(length, self.stakes)[0]
+            self.paid += costs.cost(length, self.keep_warm.schedule, self.stakes)[0]
+            self.by_rule += costs.cost(length, costs.kept_warm(costs.break_even(self.stakes)), self.stakes)[0]
+            self.clairvoyant += costs.clairvoyant(length, self.stakes)[0]
             self.gaps.histograms.add(ROW, length, self.now)
             self.keep_warm.learn(IdleEnds(ROW, length), self.gaps, self.stakes, self.now)
         return self
@@ -55,25 +55,25 @@ class Rested:
         return IdlePlan(*(float(column[0]) for column in self.keep_warm.schedule))
 
 
-def test_until_a_start_was_measured_the_constant_holds():
+def test_constant_holds_until_a_start_was_measured():
     rested = Rested(UNKNOWN)(*[HOUR] * 100)
     assert rested.schedule.keep_warm == 300.0
     assert np.isnan(rested.schedule.prewarm_from)
     assert np.isnan(rested.keep_warm.saving(rested.now).money[0])
 
 
-def test_while_young_it_is_the_break_even():
+def test_young_estimate_is_the_break_even():
     assert Rested()(*[51 * MINUTE] * 9).schedule.keep_warm == 975.0
     assert Rested()(*[51 * MINUTE] * 11).schedule.keep_warm < 60.0
 
 
-def test_the_first_start_that_is_measured_moves_the_window_before_a_rest_has_ended():
+def test_first_start_that_is_measured_moves_the_window_before_a_rest_has_ended():
     rested = Rested(UNKNOWN)
     rested.keep_warm.learn(NO_RESTS, rested.gaps, CHAT, 1.0)
     assert rested.schedule.keep_warm == 975.0
 
 
-def test_a_constant_stays_a_constant():
+def test_constant_stays_a_constant():
     rested = Rested(learns=False, constant=120.0)(*[51 * MINUTE] * 50)
     assert rested.schedule.keep_warm == 120.0
     assert np.isnan(rested.schedule.prewarm_from)
@@ -89,13 +89,13 @@ def test_pauses_of_a_minute_are_outlasted_and_nights_are_not():
 
 def test_one_request_each_seven_minutes_is_kept_warm_for():
     # Seven minutes of GPU cost 420, a start 975. A start in advance after five would be cheaper still, as long as it
-    # never fails and nobody takes the GPU meanwhile.
+    # never fails and no other workload takes the GPU meanwhile.
     rested = Rested()(*[7 * MINUTE] * 200)
     assert rested.schedule.keep_warm >= 420.0
     assert np.isnan(rested.schedule.prewarm_from)
 
 
-def test_a_return_each_hour_is_met_by_a_start_in_advance():
+def test_hourly_return_is_met_by_a_start_in_advance():
     rested = Rested()(*[51 * MINUTE] * 40)
     keep_warm, begin, until = rested.schedule
     assert keep_warm < 60.0
@@ -125,7 +125,7 @@ def test_rests_of_a_month_are_never_enough_to_learn_from():
     assert np.isnan(rested.schedule.prewarm_from)
 
 
-def test_a_dear_wait_is_never_cut_short_and_a_cheap_one_is():
+def test_expensive_wait_is_never_cut_short_and_a_cheap_one_is():
     def window(waiting):
         stakes = CHAT._replace(waiting=np.array([waiting]))
         return Rested(stakes)(*np.random.default_rng(2).exponential(600.0, 300)).schedule.keep_warm
@@ -134,13 +134,13 @@ def test_a_dear_wait_is_never_cut_short_and_a_cheap_one_is():
     assert window(0.1) < 60.0
 
 
-def test_bounds_hold_whatever_was_learned():
+def test_bounds_hold_for_every_estimate():
     assert Rested(lowest=200.0)(*[51 * MINUTE] * 40).schedule.keep_warm >= 200.0
     assert Rested(highest=400.0)(*[7 * MINUTE] * 40).schedule.keep_warm <= 400.0
     assert Rested(highest=400.0).schedule.keep_warm == 400.0
 
 
-def test_a_workload_without_credit_falls_back_to_the_rule():
+def test_workload_without_credit_falls_back_to_the_rule():
     # Learned: rests are an hour, so sleep at once. Then each ends just after it was put to sleep.
     rested = Rested()(*[HOUR * 5] * 20)
     asleep_after = rested.schedule.keep_warm
@@ -167,10 +167,10 @@ WAITING = st.floats(0.1, 30)
 
 @given(lives(), STARTS, WAITING)
 @settings(max_examples=examples(10), deadline=None)
-def test_whatever_comes_it_never_costs_more_than_the_bound(rests, start, waiting):
+def test_cost_never_exceeds_the_bound(rests, start, waiting):
     stakes = Stakes(*(np.array([x]) for x in (start, start * 1.3, 1.0, waiting)))
     rested = Rested(stakes, lowest=0.0, highest=1e6)(*rests)
-    one = reckon.start_cost(stakes)[0]
+    one = costs.start_cost(stakes)[0]
     assert rested.paid <= (1.0 + DRIP) * rested.by_rule + CREDIT * one + 1e-6
     assert rested.by_rule <= 2.0 * rested.clairvoyant + 1e-6
     assert rested.paid <= 2.0 * (1.0 + DRIP) * rested.clairvoyant + CREDIT * one + 1e-6
@@ -179,28 +179,28 @@ def test_whatever_comes_it_never_costs_more_than_the_bound(rests, start, waiting
 
 @given(st.integers(0, 2**32 - 1), STARTS)
 @settings(max_examples=examples(4), deadline=None)
-def test_an_adversary_that_knows_the_schedule_does_not_break_the_bound(seed, start):
+def test_adversary_that_knows_the_schedule_does_not_break_the_bound(seed, start):
     stakes = Stakes(*(np.array([x]) for x in (start, start * 1.3, 1.0, 10.0)))
     rested, chance = Rested(stakes, lowest=0.0, highest=1e6), np.random.default_rng(seed)
     for _ in range(150):
         keep_warm, begin, until = rested.schedule
         worst = [keep_warm + 1e-3, begin - 1e-3, until + 1e-3, 5 * HOUR]
         rested(next(rest for rest in chance.permutation(worst) if rest >= 0))
-    assert rested.paid <= 2.0 * (1.0 + DRIP) * rested.clairvoyant + CREDIT * reckon.start_cost(stakes)[0] + 1e-6
+    assert rested.paid <= 2.0 * (1.0 + DRIP) * rested.clairvoyant + CREDIT * costs.start_cost(stakes)[0] + 1e-6
 
 
-def test_the_saving_is_what_was_saved():
+def test_saving_is_the_cost_that_was_avoided():
     # 24 rests of an hour less a second a day, for ten weeks. The constant of 5 min costs 300 + 75 s of GPU and 75 s of
     # waiting each time. Once learned, little more than the start is paid.
     rested = Rested()(*[HOUR - 1.0] * 24 * 70)
     saving = rested.keep_warm.saving(rested.now)
-    up = reckon.up_seconds(np.array([HOUR - 1.0]), rested.keep_warm.schedule, CHAT)[0]
+    up = costs.up_seconds(np.array([HOUR - 1.0]), rested.keep_warm.schedule, CHAT)[0]
     assert saving.gpu_seconds[0] == pytest.approx(24 * (375.0 - up), rel=0.02)
-    paid = reckon.cost(np.array([HOUR - 1.0]), rested.keep_warm.schedule, CHAT)[0]
+    paid = costs.cost(np.array([HOUR - 1.0]), rested.keep_warm.schedule, CHAT)[0]
     assert saving.money[0] == pytest.approx(24 * (375.0 + 12 * 75 - paid), rel=0.02)
 
 
-def test_what_was_learned_survives():
+def test_estimates_survive_a_restart():
     rested = Rested()(*[51 * MINUTE] * 40)
     again = Rested()
     again.gaps.take(rested.gaps.columns(), ROW, ROW)
@@ -229,7 +229,7 @@ def test_invalid_values_in_a_state_change_no_other_workload():
     assert rested.schedule.keep_warm == 975.0
 
 
-def test_a_configured_constant_restores_no_schedule_and_new_bounds_hold_at_once():
+def test_configured_constant_restores_no_schedule_and_new_bounds_hold_at_once():
     rested = Rested()(*[51 * MINUTE] * 40)
     constant, bounded = KeepWarm(rules(learns=False)), KeepWarm(rules(lowest=200.0))
     for new in (constant, bounded):
@@ -239,7 +239,7 @@ def test_a_configured_constant_restores_no_schedule_and_new_bounds_hold_at_once(
     assert bounded.schedule.keep_warm.tolist() == [200.0]
 
 
-def test_a_thousand_changed_prices_are_spread_over_ticks():
+def test_thousand_changed_prices_are_spread_over_ticks():
     many = KeepWarm(KeepWarmRules(*(np.repeat(column, 1000) for column in rules())))
     stakes, gaps = Stakes(*(np.repeat(column, 1000) for column in CHAT)), Gaps(1000)
     for calls in range(1, 17):
