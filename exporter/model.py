@@ -35,6 +35,9 @@ class Quantity(StrEnum):
     REQUESTS_FAILED = "requests_failed"  # counter: rejected, aborted or failed requests; activity all the same
     TOKENS_PROMPT = "tokens_prompt"  # counter
     TOKENS_GENERATED = "tokens_generated"  # counter
+    FIRST_TOKENS = "first_tokens"  # counter: requests that had their first token
+    ITL_COUNT = "itl_count"  # counter: times between two tokens of a request
+    ITL_SECONDS = "itl_seconds"  # counter: their sum
     KV_CACHE_USED = "kv_cache_used"  # ratio of the cache's blocks, mean over the engines of a target
     ENGINE_AWAKE = "engine_awake"  # 1 awake, 0 asleep (vLLM sleep mode): asleep is not idle capacity
     REPLICAS_READY = "replicas_ready"  # ready backends of a gateway

@@ -56,7 +56,7 @@ def debian_tool():
     return find
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def samples():
     """`samples(text, kind="auto", at=1000.0)`: metrics as the daemon parses them; indentation does not count."""
 
@@ -70,13 +70,30 @@ class Text:
     """The smallest metrics that each vendor exposes. None leaves a family out."""
 
     @staticmethod
-    def vllm(waiting=None, running=None, finished=None, kv=None, tokens=None, model="m", awake=None):
+    def vllm(
+        waiting=None,
+        running=None,
+        finished=None,
+        kv=None,
+        tokens=None,
+        model="m",
+        awake=None,
+        prompt=None,
+        first_tokens=None,
+        gaps=None,
+        gap_seconds=None,
+    ):
+        """gaps, gap_seconds: number and sum of the times between two tokens."""
         labels = f'{{model_name="{model}",engine="0"}}'
         families = {
             "num_requests_waiting": waiting,
             "num_requests_running": running,
             "request_success_total": finished,
             "generation_tokens_total": tokens,
+            "prompt_tokens_total": prompt,
+            "time_to_first_token_seconds_count": first_tokens,
+            "inter_token_latency_seconds_count": gaps,
+            "inter_token_latency_seconds_sum": gap_seconds,
             "kv_cache_usage_perc": kv,
             "cache_config_info": 1,  # identifies vLLM if none of the above is exposed
         }
@@ -117,7 +134,7 @@ class Text:
         return "".join(lines)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def page():
     """Metrics as text: `page.vllm(waiting=3)`, `page.epp(held=1)`, `page.redis(7)`, `page.gpu("GPU-1", ["chat-0"])`."""
     return Text

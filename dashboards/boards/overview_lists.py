@@ -96,7 +96,7 @@ def _capped() -> Panel:
     return rows(
         "Capped at the maximum",
         "More replicas are needed than the maximum allows, and requests queue. `asked` is the demand of the largest "
-        "objective. Raise the maximum, or the target per replica. If replicas are without a node, a higher maximum "
+        "objective. Raise the maximum, or relax the SLO. If replicas are without a node, a higher maximum "
         "does not help. Runbook: TidegateCapped.",
         [
             Query(_only("tidegate_demand_replicas", "capped"), "asked"),

@@ -172,7 +172,8 @@ def _answer() -> list[Panel]:
         graph(
             "Signals against their targets",
             "Smoothed signal of each objective, divided by its target per replica: the demand before any limit. The "
-            "highest decides. If it is not the intended one, change the targets.",
+            "highest decides. If it is not the intended one, change the targets. `slo` is the arriving work, in "
+            "replicas, without headroom and hold.",
             "short",
             [
                 Query(
@@ -243,7 +244,7 @@ def _load() -> list[Panel]:
         graph(
             "Tokens per second",
             "Prompt tokens read and generated tokens. Prompts that grow while requests do not also need more "
-            "replicas: use tokens or GPU activity as a signal.",
+            "replicas: an SLO counts them, requests per replica do not.",
             "short",
             [Query(rate_of("tidegate_tokens_total", INTERVAL, "kind", where=ONE), "{{kind}}")],
             colours={"prompt": BLUE, "generation": GREEN},

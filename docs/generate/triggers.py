@@ -55,39 +55,12 @@ The bounds are the ScaledObject's.
 
 ## A third line for zero
 
-`gateway` names the wake source, which shows the next request while no pod runs. The other settings fit Tidegate's
-values.
+With `minReplicaCount: 0`, `gateway` names the wake source, which shows the next request while no pod runs.
+[vLLM](../how-to/engines/vllm.md) has the whole ScaledObject, with the settings of KEDA and the HPA that fit Tidegate.
 
-```yaml
-apiVersion: keda.sh/v1alpha1
-kind: ScaledObject
-metadata: {namespace: ai, name: chat}
-spec:
-  scaleTargetRef: {name: chat}
-  minReplicaCount: 0
-  maxReplicaCount: 8
-  pollingInterval: 10
-  cooldownPeriod: 30               # starts after keep_warm
-  advanced:
-    horizontalPodAutoscalerConfig:
-      behavior:                    # Tidegate smooths; this guards against one wrong value
-        scaleUp: {stabilizationWindowSeconds: 0, tolerance: "0"}
-        scaleDown:
-          stabilizationWindowSeconds: 30
-          tolerance: "0"           # Kubernetes 1.35 and later; remove both on older clusters
-          policies: [{type: Percent, value: 50, periodSeconds: 30}]
-  triggers:
-    - type: external-push          # push: a request at zero wakes at once, not at the next poll
-      authenticationRef: {kind: ClusterTriggerAuthentication, name: tidegate}
-      metadata:
-        scalerAddress: "tidegate.tidegate.svc:6000"
-        engine: vllm
-        gateway: chat-epp
-```
-
+- **No threshold**: vLLM and SGLang are sized by [an SLO](../explanation/sizing.md), with `slo.ttft` and `slo.itl` for
+  another than the default. Other engines and queues have `objectives.work`.
 - **`gateway`** names a Service of the same namespace or a shared gateway, never an address.
-- **`tolerance`**: without it the HPA ignores a change of 10 %
-  ([published replicas](../explanation/controller-outcome.md#published-replicas)).
 - **`idleReplicaCount: 0`** with `minReplicaCount: 2` also allows zero: no replica, or at least two.
 - **No `fallback`** ([TG004](rules/TG004.md)).
 - **Several triggers** of one ScaledObject are separate workloads, `NAME/TRIGGER`; KEDA uses the largest value.

@@ -46,6 +46,7 @@ Q = Quantity
 # `cpu_cache_usage_perc` (swap space), `*_created` (timestamps), `iteration_tokens_total` (a histogram).
 _MODEL = label("model_name", "model")
 _VLLM_KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # renamed; v0.10 has both; 0..1 despite "perc"
+_VLLM_GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")  # renamed in v0.11
 _VLLM_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("vllm:num_requests_waiting",), _MODEL),
     SeriesRow(Q.REQUESTS_RUNNING, ("vllm:num_requests_running",), _MODEL),
@@ -53,6 +54,9 @@ _VLLM_ROWS = (
     SeriesRow(Q.REQUESTS_FINISHED, ("vllm:request_success_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_PROMPT, ("vllm:prompt_tokens_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_GENERATED, ("vllm:generation_tokens_total",), _MODEL, unit=COUNTER),
+    SeriesRow(Q.FIRST_TOKENS, ("vllm:time_to_first_token_seconds_count",), _MODEL, unit=COUNTER),
+    SeriesRow(Q.ITL_COUNT, tuple(f"{name}_count" for name in _VLLM_GAPS), _MODEL, unit=COUNTER),
+    SeriesRow(Q.ITL_SECONDS, tuple(f"{name}_sum" for name in _VLLM_GAPS), _MODEL, unit=COUNTER),
     SeriesRow(Q.KV_CACHE_USED, _VLLM_KV, _MODEL, Combine.MEAN, RATIO),
     # A sleeping engine is not idle capacity; one sleeping engine of several counts as asleep.
     SeriesRow(Q.ENGINE_AWAKE, ("vllm:engine_sleep_state",), _MODEL, Combine.MIN, FLAG, keep=where(sleep_state="awake")),
@@ -94,6 +98,7 @@ def _sglang(column: str, *names: str, combine: Combine = Combine.SUM, unit: Unit
     return SeriesRow(column, names, _SGLANG_MODEL, combine, unit, keep=_TOTAL, part=_without_rank)
 
 
+_SGLANG_GAPS = ("sglang:inter_token_latency_seconds", "sglang:time_per_output_token_seconds")
 _SGLANG_ROWS = (
     *(_sglang(Q.REQUESTS_WAITING, *names) for names in _SGLANG_QUEUES),
     _sglang(Q.REQUESTS_RUNNING, "sglang:num_running_reqs"),
@@ -101,6 +106,9 @@ _SGLANG_ROWS = (
     _sglang(Q.REQUESTS_FAILED, "sglang:num_aborted_requests_total", unit=COUNTER),
     _sglang(Q.TOKENS_PROMPT, "sglang:prompt_tokens_total", unit=COUNTER),
     _sglang(Q.TOKENS_GENERATED, "sglang:generation_tokens_total", unit=COUNTER),
+    _sglang(Q.FIRST_TOKENS, "sglang:time_to_first_token_seconds_count", unit=COUNTER),
+    _sglang(Q.ITL_COUNT, *(f"{name}_count" for name in _SGLANG_GAPS), unit=COUNTER),
+    _sglang(Q.ITL_SECONDS, *(f"{name}_sum" for name in _SGLANG_GAPS), unit=COUNTER),
     _sglang(Q.KV_CACHE_USED, "sglang:token_usage", combine=Combine.MEAN, unit=RATIO),
 )
 SGLANG = Kind("sglang", {"sglang:": 2}, port=30000, work=16.0, rows=_SGLANG_ROWS)

@@ -89,8 +89,9 @@ class Kind:
     rows:    the table. subjects: the subject of each key of a response, in their order; None leaves one out.
     finish:  the last arithmetic between columns, once per response.
     feeds:   the quantity that a column of the kind's own becomes there.
-    work:    requests per replica to aim at (waiting + running); None if the kind has no queue. A starting point: what
-             one replica can carry depends on model, GPU and lengths, and must be measured.
+    work:    requests per replica to aim at (waiting + running); None if the kind has no queue. Of a kind that counts
+             tokens, the fallback while its counters are missing: an SLO sizes it. Of others a starting point: what one
+             replica can carry depends on model, GPU and lengths.
     repeats_engines: its waiting and running are the engines' own requests, not more of them; what it holds back itself
              is `requests_held`.
     at_zero: what shows a request when no replica exists.
@@ -110,6 +111,11 @@ class Kind:
     at_zero: AtZero = "nothing"
     compile: Callable[[Kind, Layout], ReadPlan] = compile_table
     families: Collection[str] = ()
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether its targets expose what an SLO is sized by: tokens, and the times between them."""
+        return any(row.column == Quantity.ITL_COUNT for row in self.rows)
 
 
 def is_probe(labels: Labels) -> bool:

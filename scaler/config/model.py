@@ -240,7 +240,7 @@ class Explain(Section):
     """Decision log for `tidegate explain` and charts."""
 
     memory: Annotated[int, size(0, 4 * GiB)] = 64 * MiB
-    """Memory of the decision log, shared by all workloads: an entry takes 504 bytes. 0: no log."""
+    """Memory of the decision log, shared by all workloads: an entry takes 528 bytes. 0: no log."""
 
 
 class Log(Section):

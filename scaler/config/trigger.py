@@ -45,6 +45,7 @@ from .workload import (
     Role,
     RoleRatio,
     Seconds,
+    Slo,
     Smoothing,
     Tolerance,
     Weight,
@@ -121,6 +122,7 @@ class Trigger(Section):
     """Path of the gateway's metrics. null: the kind's default."""
     gateway_scheme: Scheme | None = None
     """Scheme of the gateway's metrics. null: http."""
+    slo: Slo | None = _as_in_workload("slo")
     objectives: Objectives = _as_in_workload("objectives")
     smoothing: Smoothing = _as_in_workload("smoothing")
     keep_warm: KeepWarm = _as_in_workload("keep_warm")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.catalog import GPU_KINDS
+from exporter.catalog import GPU_KINDS, KINDS
 from scaler.policy.overrides import Brake, BrakeWord, written
 
 from .endpoint import Endpoint
@@ -36,9 +36,9 @@ from .rules import (
     Rule,
     Severity,
 )
-from .scalars import AUTO, EXPORT, write_duration
+from .scalars import AUTO, ENGINES, EXPORT, write_duration
 from .validate_endpoint import endpoint_findings
-from .workload import Replicas, Workload, at_zero
+from .workload import Replicas, Slo, Workload, at_zero
 
 FEWEST_READINGS = 3  # fewer idle samples may be chance
 
@@ -60,6 +60,7 @@ class Fault(NamedTuple):
 def workload_findings(at: Loc, workload: Workload, config: Config, now: float | None = None) -> Iterator[Finding]:
     """at: key of the workload. now: POSIX seconds; None skips checks for expired brakes."""
     yield from _sources(at, workload, config)
+    yield from _slo(at, workload)
     replicas = workload.replicas
     if replicas.min > replicas.max:
         bound = f"must be at most replicas.max ({replicas.max})"
@@ -188,6 +189,16 @@ def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
         keys = ("url", "urls", "dns", "prometheus", "port", "path", "scheme", "kind")
         rests_on = tuple((*at, section, key) for section in ("pods", "gateway") for key in keys)
         yield Finding((*at, "gateway"), bound, rests_on=(*rests_on, (*at, "engine")))
+
+
+def _slo(at: Loc, workload: Workload) -> Iterator[Finding]:
+    slo = workload.slo
+    if slo is None or (workload.engine is not None and KINDS[workload.engine].counts_tokens):
+        return
+    given = tuple(key for key in Slo.model_fields if key in slo.model_fields_set)[:1]
+    engines = ", ".join(name for name in ENGINES if KINDS[name].counts_tokens)
+    bound = f"needs an engine that counts tokens ({engines}): set objectives.work instead"
+    yield Finding((*at, "slo", *given), bound, rests_on=((*at, "engine"),))
 
 
 def _same_target(workload: Workload, pods: Endpoint, gateway: Endpoint) -> bool:

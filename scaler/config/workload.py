@@ -1,8 +1,9 @@
 """Defines a workload: its targets, its bounds, its objectives, and when it is idle.
 
-Worked example: a workload of two replicas at `objectives.work: 16` with 40 requests waiting or running needs
-40 / 16 = 2.5 replicas, so 3. With `kv_cache: 0.9` and caches 95 % full on average it needs 2 x 0.95 / 0.9 = 2.1, so
-3 as well; the objective that needs most replicas decides.
+Worked example: a workload with `engine: tgi` of two replicas at `objectives.work: 16` with 40 requests waiting or
+running needs 40 / 16 = 2.5 replicas, so 3. With `kv_cache: 0.9` and caches 95 % full on average it needs
+2 x 0.95 / 0.9 = 2.1, so 3 as well; the objective that needs most replicas decides. With `engine: vllm` and without
+`objectives.work` the SLO decides alone.
 """
 
 from __future__ import annotations
@@ -86,14 +87,26 @@ class Objectives(Section):
     """What one replica should carry. The objective that requests the most replicas wins."""
 
     work: Annotated[float, Field(gt=0)] | None = None
-    """Waiting and running requests per replica. Higher is cheaper and slower. null: the engine's; measure your
-    model."""
+    """Waiting and running requests per replica. Higher is cheaper and slower. null: none where an `slo` sizes the
+    workload, otherwise the default of the `engine`."""
     kv_cache: Ratio | None = 0.9
-    """Mean KV-cache usage above which replicas are added: at 1 engines preempt requests. null: no guard. ScaledJob
-    default: null."""
+    """Mean KV-cache usage above which replicas are added: at 1 engines preempt requests. Not used where the `slo` alone
+    sizes the workload. null: no guard. ScaledJob default: null."""
     gpu_engine: Ratio | None = None
     """Mean GPU engine activity per replica, for batch work without a queue; one request can saturate it. Needs `gpus`,
     or dcgm-exporter found through `kubernetes`."""
+
+
+class Slo(Section):
+    """Latency objective of a language model. Tidegate computes the replicas from the work that arrives and from the
+    capacity of a replica, which it learns (docs/explanation/sizing.md).
+    """
+
+    ttft: Annotated[float, duration(0.01, 3600.0)] = 2.0
+    """Time to first token. A queue that takes longer than half of it adds replicas that drain it."""
+    itl: Annotated[float, duration(0.001, 60.0)] = 0.06
+    """Time between two tokens (inter-token latency). Shorter needs more replicas, which shorten no decode step of a
+    single request (10 to 30 ms)."""
 
 
 class Smoothing(Section):
@@ -155,6 +168,10 @@ class Workload(Section):
     `accept`: they count as complete, which may scale a busy workload to zero."""
     lease_max: Seconds = 1800.0
     """Maximum of the start-up grace (docs/explanation/scale-to-zero.md). ScaledJob default: 0."""
+    slo: Slo | None = None
+    """Latency objective, for an `engine` that counts tokens (vllm, ray_vllm, sglang). It sizes the workload alone,
+    unless `objectives.work` is given too: then the objective that requests the most replicas wins. null: the defaults,
+    if `objectives.work` is not given. A ScaledJob ignores it."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
@@ -205,6 +222,13 @@ class Workload(Section):
         if self.gateway is None:
             return GATEWAY
         return self.gateway.kind or (REDIS if self.gateway.redis is not None else GATEWAY)
+
+    @property
+    def latency(self) -> Slo | None:
+        """The SLO that sizes it; None if its requests in hand do."""
+        if self.slo is not None or self.pods is None or self.engine is None:
+            return self.slo
+        return Slo() if KINDS[self.engine].counts_tokens and self.objectives.work is None else None
 
     @property
     def work(self) -> float | None:

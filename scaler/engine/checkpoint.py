@@ -101,7 +101,7 @@ def forget(memory: Memory, rows: Rows) -> None:
         column[rows] = blank
 
 
-class Bounds(NamedTuple):
+class DecisionLimits(NamedTuple):
     """The decisions that the configuration of one workload allows.
 
     minimum, maximum: replicas while active. sleeps: may it go to zero?
@@ -116,7 +116,7 @@ class Bounds(NamedTuple):
     observed: bool
 
 
-def allows(bounds: Bounds, decision: Decision) -> bool:
+def allows(bounds: DecisionLimits, decision: Decision) -> bool:
     """Whether a replica with this configuration could have decided so. If not, a follower publishes its own decision.
 
     Refused and not clamped: a clamped answer would be neither replica's, with evidence that does not lead to it. Every

@@ -36,6 +36,7 @@ from .accounting import Circumstances, Ledger, SweepAnswers, look
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
 from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import Published
+from .sizes import Sizes
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
 # A Decision takes about 40 us to build. A sweep builds all with a new number or activity, and of the others 1,000
@@ -117,6 +118,7 @@ class Decider:
             names=names,
             sharing=self._groups.sharing(self._specs),
         )
+        self._sizes = Sizes(self._specs, self._slack_s)
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
@@ -257,7 +259,12 @@ class Decider:
 
     def columns(self) -> dict[str, Array]:
         """The state by workload (see `scaler.columns`); live, until the next landing or sweep."""
-        rooms = (named("memory", self._memory._asdict()), self._published.columns(), self._latest.columns())
+        rooms = (
+            named("memory", self._memory._asdict()),
+            self._published.columns(),
+            self._latest.columns(),
+            self._sizes.columns(),
+        )
         local = {name: column for room in rooms for name, column in room.items()}
         return {**self._signals.columns(), **self._constraint_source.columns(), **self.books.columns(), **local}
 
@@ -268,6 +275,7 @@ class Decider:
         """
         self._signals.take(columns, rows, source_rows, now)
         self._constraint_source.take(columns, rows, source_rows)
+        self._sizes.take(columns, rows, source_rows)
         self.books.take(columns, rows, source_rows)
         self._published.take(columns, rows, source_rows, self._tolerance[rows])
         for room in (named("memory", self._memory._asdict()), self._latest.columns()):
@@ -375,7 +383,7 @@ class Decider:
             return True
         specs = self._specs
         sleeps = bool(specs.sleeps[row] or specs.jobs[row])  # Jobs end by themselves: their zero is the next one's
-        bounds = checkpoint.Bounds(
+        bounds = checkpoint.DecisionLimits(
             float(specs.minimum[row]),
             float(specs.maximum[row]),
             sleeps,
@@ -449,9 +457,10 @@ class Decider:
             totals.impute(filled)
         if arrival is None:
             self._constraint_source.rest(rows, totals.readings, complete, totals.gpus_each, now)
+            self._sizes.update(totals, complete | filled, self._constraint_source.starts.times.p50, now)
         else:
             self._observe(rows, totals, filled | complete, arrival)
-        smoothed = self._signals.smooth(rows, now)
+        smoothed = self._sizes.signals(rows, totals, self._signals.smooth(rows, now), now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         readings = totals.readings._replace(signals=smoothed)
         if self._constraints is None:

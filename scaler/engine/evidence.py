@@ -19,7 +19,7 @@ import numpy as np
 from exporter.model import Floats, without_user
 from scaler.columns import Mask, Rows
 from scaler.model import Decision, Evidence, Objective, Reason
-from scaler.policy.columns import REASONS, Memory, Signal, Spec, Verdicts
+from scaler.policy.columns import REASONS, Memory, Signal, Spec, Verdicts, unused_objectives
 from scaler.policy.constraints import ConstraintSource
 from scaler.policy.kernel import choose
 from scaler.signals.aggregate import Aggregate
@@ -30,7 +30,7 @@ from scaler.signals.slots import optional_floats, optional_ints
 from scaler.signals.smoothing import Smoother
 from scaler.workloads.spec import WorkloadSpec
 
-OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
+OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine", Signal.SLO: "slo"}
 
 
 class EvidenceSources(NamedTuple):
@@ -128,6 +128,7 @@ def _evidence(
         [optional_floats(row) for row in columns.smoothed.T],
         [optional_floats(row) for row in columns.verdicts.demand.T],
     )
+    values[Signal.SLO] = optional_floats(totals.latest[:, Signal.SLO])  # the arriving work, of which the size is made
     probe_periods, count_until = (
         optional_floats(column) for column in intake.activity.probes.verdicts(columns.rows, now)
     )
@@ -153,6 +154,7 @@ def _evidence(
             objectives=tuple(
                 Objective(OBJECTIVE_NAMES[signal], values[signal][index], target, demands[signal][index])
                 for signal, target in plan.spec.targets
+                if signal not in unused_objectives(plan.spec, sized=demands[Signal.SLO][index] is not None)
             ),
             stale=intake.stale(plan.workload, now),
             incomplete=intake.incomplete(plan.workload, now),

@@ -32,7 +32,7 @@ Kind: TypeAlias = Literal[
     "raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "overrides", "published", "controller"
 ]
 
-NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
+NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine", Signal.SLO: "slo"}
 UNITS = {Signal.WORK: "requests", Signal.KV_CACHE: "of the KV cache", Signal.GPU_ENGINE: "engine activity"}
 # A ring that is full has lost samples that weighed about 1/1024.
 _SAME = 1e-6
@@ -100,6 +100,7 @@ def cleaned(case: Case) -> Step:
         ("work: requests in hand", aside.latest[Signal.WORK]),
         ("KV cache used, mean", aside.latest[Signal.KV_CACHE]),
         ("GPU engine active, mean", aside.latest[Signal.GPU_ENGINE]),
+        ("slo: replicas of arriving work", aside.latest[Signal.SLO]),
         ("busiest GPU", readings.busiest_gpu),
     )
     return Step("cleaned", "What counts", tuple(sentences), ExplainTable(("quantity", "value"), rows))
@@ -203,7 +204,9 @@ def smoothed(case: Case, rings: Rings | None) -> Step:
     up, down = case.plan.smoothing.up_s, case.plan.smoothing.down_s
     rows: list[tuple[Cell, ...]] = []
     sentences = [f"Half-life of a rise: {lasting(up)}, of a fall: {lasting(down)}."]
-    for signal, _ in case.plan.spec.targets:
+    for signal, _ in case.targets:
+        if signal is Signal.SLO:
+            continue
         latest, value = float(case.aside.latest[signal]), float(case.readings.signals[signal])
         rows.append((NAMES[signal], latest, value))
         if isnan(value):
@@ -215,7 +218,11 @@ def smoothed(case: Case, rings: Rings | None) -> Step:
         if rings is not None and (check := _window_check(case, rings, signal)) is not None:
             sentences.append(check)
     if not rows:
-        sentences = ["It has no objective, so nothing is smoothed."]
+        sentences = [
+            "Arriving work is smoothed as it is counted."
+            if case.targets
+            else "It has no objective, so nothing is smoothed."
+        ]
     table = ExplainTable(("signal", "now", "smoothed"), tuple(rows))
     return Step("smoothed", "Smoothed signals", tuple(sentences), table)
 
@@ -243,7 +250,7 @@ def _ago(now: float, at: float) -> str:
 
 def objectives(case: Case) -> Step:
     sentences, rows = [], []
-    for signal, target in case.plan.spec.targets:
+    for signal, target in case.targets:
         rows.append((NAMES[signal], float(case.readings.signals[signal]), target, float(case.verdict.demand[signal])))
         sentences.append(_demand(case, signal, target))
     if not rows:
@@ -257,6 +264,9 @@ def _demand(case: Case, signal: Signal, target: float) -> str:
     if isnan(demand):
         effect = "It only raises, so the others decide." if signal is Signal.KV_CACHE else "So nothing is lowered."
         return f"{name}: unknown. {effect}"
+    if signal is Signal.SLO:
+        work = counted(float(case.aside.latest[signal]), "replica")
+        return f"{name}: work for {work} arrives; with headroom and the hold it needs {number(demand)}."
     if isnan(value):
         return f"{name}: no replica is ready, so it needs none."
     if signal is Signal.WORK:
@@ -274,7 +284,7 @@ def winner(case: Case) -> Step:
     elif case.largest is None:
         sentence = "None: no objective has demand."
     else:
-        which = "The only one" if len(case.plan.spec.targets) == 1 else "The largest"
+        which = "The only one" if len(case.targets) == 1 else "The largest"
         so = f"{number(demand)}, so {counted(whole, 'replica')}" if whole != demand else number(whole)
         sentence = f"{which}, {NAMES[case.largest]}: {so}."
     return Step("winner", "Deciding objective", (sentence,))

@@ -19,7 +19,17 @@ import numpy as np
 
 from scaler.engine.decision_log import Entry
 from scaler.model import Reason
-from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED, Constraints, MemorySlot, Signal, Specs
+from scaler.policy.columns import (
+    FROZEN,
+    NO_REASON,
+    REASONS,
+    SCHEDULED,
+    Constraints,
+    MemorySlot,
+    Signal,
+    Specs,
+    unused_objectives,
+)
 from scaler.policy.kernel import traced
 from scaler.policy.trace import STALE, DecisionTrace
 from scaler.workloads.spec import WorkloadSpec
@@ -79,6 +89,13 @@ class Case:
         return bool(Specs.stack([self.plan.spec]).sleeps[0])
 
     @property
+    def targets(self) -> tuple[tuple[Signal, float], ...]:
+        """The objectives that count, and the target of each: the SLO, or what it falls back to while it is unknown."""
+        spec = self.plan.spec
+        unused = unused_objectives(spec, sized=not isnan(self.verdict.demand[Signal.SLO]))
+        return tuple(each for each in spec.targets if each[0] not in unused)
+
+    @property
     def largest(self) -> Signal | None:
         """The objective with the largest demand; None if none is known or above zero."""
         return None if self.trace.winner < 0 else Signal(self.trace.winner)
@@ -125,6 +142,9 @@ def _serving(case: Case) -> str:
     if signal is Signal.WORK:
         smooth = "" if value == case.work else f" ({number(value)} smoothed)"
         return f"{hand}{smooth} and a replica should carry {number(target)}"
+    if signal is Signal.SLO:
+        work = float(case.aside.latest[signal])
+        return f"{hand}; work for {counted(work, 'replica')} arrives, and the SLO needs {number(value)}"
     what = "of its KV cache is used" if signal is Signal.KV_CACHE else "of its GPUs' engines are active"
     return f"{number(value)} {what} and the target is {number(target)}; {hand}"
 

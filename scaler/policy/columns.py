@@ -53,10 +53,12 @@ class Signal(IntEnum):
     WORK = 0  # requests waiting, running and held by a gateway: a sum over the workload
     KV_CACHE = 1  # ratio: a mean over its ready replicas
     GPU_ENGINE = 2  # ratio: a mean over the GPUs that are exclusively its
+    SLO = 3  # replicas: what arriving work needs under the SLO (`policy.sizing`); it is not smoothed again
 
 
-WORK, KV_CACHE, GPU_ENGINE = 0, 1, 2
-if set(REASONS) != set(Reason) or tuple(Signal) != (WORK, KV_CACHE, GPU_ENGINE):
+WORK, KV_CACHE, GPU_ENGINE, SLO = range(4)
+SMOOTHED = 3  # the signals before SLO are smoothed
+if set(REASONS) != set(Reason) or tuple(Signal) != (WORK, KV_CACHE, GPU_ENGINE, SLO):
     raise AssertionError("scaler.policy.columns does not have all reasons and signals")
 
 Number = TypeVar("Number")
@@ -67,7 +69,7 @@ Record = TypeVar("Record")
 
 _DTYPES: Mapping[Any, type] = {Number: np.float64, Flag: np.bool_, Code: np.int64}
 _BLANKS: Mapping[Any, Any] = {Number: np.nan, Flag: False, Code: NOT_YET}
-PerSignalSlot: TypeAlias = tuple[float, float, float]
+PerSignalSlot: TypeAlias = tuple[float, float, float, float]
 
 
 def kinds(record: type[Any]) -> Mapping[str, Any]:
@@ -105,6 +107,8 @@ class Spec:
     fixed:     its targets have static addresses, so their number says nothing about pods.
     gateway:   a target that exists at zero replicas is scraped: it can show the next request.
     young:     without a memory, the replicas of the cluster are the minimum for so long: until the windows are filled.
+    ttft, itl: the SLO: seconds until the first token, and between two tokens; None without an SLO.
+    falls_back: work and KV cache count only while what the SLO needs is unknown: the engine has no such counters.
     holds_incomplete: while readings are lower bounds no decision falls and nothing is idle; False ignores that.
     wakes_blind: at zero and without readings for longer than `hold`, it is woken rather than left.
     lease_max: a workload that was woken is kept up for so long at most until its first replica is ready.
@@ -129,6 +133,16 @@ class Spec:
     lease_max: float = 1800.0
     jobs: bool = False
     holds_incomplete: bool = True
+    ttft: float | None = None
+    itl: float | None = None
+    falls_back: bool = False
+
+
+def unused_objectives(spec: Spec, *, sized: bool) -> tuple[Signal, ...]:
+    """The objectives that do not count now. sized: what the SLO needs is known."""
+    if not spec.falls_back:
+        return ()
+    return (Signal.WORK, Signal.KV_CACHE) if sized else (Signal.SLO,)
 
 
 class SpecOf(NamedTuple, Generic[Number, Flag, PerSignal]):
@@ -152,6 +166,9 @@ class SpecOf(NamedTuple, Generic[Number, Flag, PerSignal]):
     lease_max: Number
     jobs: Flag
     holds_incomplete: Flag
+    ttft: Number
+    itl: Number
+    falls_back: Flag
 
 
 class SpecSlot(SpecOf[float, bool, PerSignalSlot]):

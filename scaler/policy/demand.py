@@ -14,7 +14,7 @@ import numpy as np
 from exporter.model import Floats
 from scaler.jit import part
 
-from .columns import GPU_ENGINE, KV_CACHE, WORK, MemorySlot, ReadingsSlot, SpecSlot
+from .columns import GPU_ENGINE, KV_CACHE, SLO, WORK, MemorySlot, ReadingsSlot, SpecSlot
 from .trace import ReplicaBounds
 
 # 0.1 + 0.2 must not become a replica: sums of ratios carry errors near 1e-16 of their size.
@@ -38,9 +38,11 @@ def demanded(spec: SpecSlot, readings: ReadingsSlot, out: Floats) -> tuple[float
     for signal in range(out.shape[0]):
         target, value = spec.targets[signal], readings.signals[signal]
         out[signal] = np.nan
-        if np.isnan(target):
+        if np.isnan(target) or (signal in (WORK, KV_CACHE) and sized(spec, readings)):
             continue
-        if signal == WORK:
+        if signal == SLO:
+            out[signal] = value / target
+        elif signal == WORK:
             # Demand read from pods is known to be zero where there is no pod; what a gateway holds is in `value`.
             out[signal] = 0.0 if np.isnan(value) and nothing_ready else value / target
         else:
@@ -49,12 +51,19 @@ def demanded(spec: SpecSlot, readings: ReadingsSlot, out: Floats) -> tuple[float
             ready = readings.ready if not np.isnan(readings.ready) else readings.pods_fresh
             out[signal] = 0.0 if nothing_ready else value * ready / target
         if np.isnan(out[signal]):
-            # The KV guard only ever adds: an engine without a KV-cache metric is sized by its work alone.
-            complete = complete and signal == KV_CACHE
+            # The KV guard only ever adds: an engine without a KV-cache metric is sized by its work alone. One without
+            # counters of tokens is sized by the objectives that the SLO replaces.
+            complete = complete and (signal == KV_CACHE or (signal == SLO and spec.falls_back))
         else:
             winner = signal if out[signal] > largest else winner
             largest = max(largest, out[signal])
     return largest if complete or winner >= 0 else np.nan, winner, complete
+
+
+@part
+def sized(spec: SpecSlot, readings: ReadingsSlot) -> bool:
+    """Whether the SLO replaces the requests in hand and the KV cache as objectives."""
+    return spec.falls_back and not np.isnan(readings.signals[SLO])
 
 
 @part
@@ -67,8 +76,11 @@ def least_demand(spec: SpecSlot, readings: ReadingsSlot) -> float:
     work = counted(readings.waiting) + counted(readings.running) + counted(readings.held)
     if not spec.jobs:
         work = max(work, readings.in_hand_at_least)
-    target = spec.targets[WORK]
-    at_least = 0.0 if np.isnan(target) else whole_replicas(work / target)
+    if sized(spec, readings):  # what arrived until the readings stopped: requests in hand say nothing about replicas
+        at_least = whole_replicas(readings.signals[SLO]) if work > 0.0 else 0.0
+    else:
+        target = spec.targets[WORK]
+        at_least = 0.0 if np.isnan(target) else whole_replicas(work / target)
     if work > 0.0:
         at_least = max(at_least, 1.0)
     return min(at_least, spec.maximum)

@@ -15,7 +15,7 @@ from exporter.model import Floats
 
 from .columns import ARRIVED, FINISHED, PROMPT_TOKENS, ReplayWorld, ServerColumns
 from .metric_pages import EXISTING, READY_NOW, WANTED, look, look_each
-from .servers import ServerProfile
+from .servers import ReplaySlo, ServerProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Observation:
     """The metrics of the simulated Deployment at one moment.
 
     now:     seconds of the load.
-    pages:   shape (10,): the columns of `pages.look`, by its names.
+    pages:   shape (11,): the columns of `metric_pages.look`, by its names.
     arrived, finished, prompt_tokens: counters, as a gateway keeps them.
     """
 
@@ -34,6 +34,7 @@ class Observation:
     prompt_tokens: int
     world: ReplayWorld
     server: ServerColumns
+    slo: ReplaySlo | None = None
 
     @property
     def each(self) -> Floats:
@@ -57,7 +58,14 @@ def observe(world: ReplayWorld, profile: ServerProfile, now: float) -> Observati
     counts = world.counts
     pages = look(world, profile.server)
     return Observation(
-        now, pages, int(counts[ARRIVED]), int(counts[FINISHED]), int(counts[PROMPT_TOKENS]), world, profile.server
+        now,
+        pages,
+        int(counts[ARRIVED]),
+        int(counts[FINISHED]),
+        int(counts[PROMPT_TOKENS]),
+        world,
+        profile.server,
+        profile.slo,
     )
 
 

@@ -44,11 +44,26 @@ REPLICA_COUNTS = 11
 FREE, STARTING, READY, DRAINING = range(4)  # PHASE
 IDLE, PREFILL, DECODE, BETWEEN = range(4)  # DOING
 
-# Of the world. POD_S: seconds of pods that have ended.
-NOW, POD_S = range(2)
+# Of the world. POD_S: seconds of pods that have ended. DECODE_S: seconds between the tokens of all sequences.
+NOW, POD_S, DECODE_S = range(3)
+WORLD_NUMBERS = 3
 # ALIVE: slots in `order`, oldest first. HELD: requests at the gateway, from GATE_HEAD to GATE_TAIL. STARTS: pods made.
+# FIRSTS: requests with a first token; READ_TOKENS: their prompts. FINISHED_TOKENS: output of finished requests.
 ALIVE, ARRIVED, PROMPT_TOKENS, FINISHED, TOKENS, HELD, GATE_HEAD, GATE_TAIL, STARTS = range(9)
-WORLD_COUNTS = 9
+FIRSTS, READ_TOKENS, FINISHED_TOKENS = range(9, 12)
+WORLD_COUNTS = 12
+
+# Bucket bounds of the engine's histograms, seconds, as vLLM 0.11 has them (vllm/v1/metrics/loggers.py): time to first
+# token, and time per output token of a finished request. One more bucket is above the last.
+TTFT_BOUNDS = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0,
+    640.0, 2560.0,
+)  # fmt: skip
+TPOT_BOUNDS = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)  # fmt: skip
+TTFT, TPOT = range(2)
+BUCKETS = max(len(TTFT_BOUNDS), len(TPOT_BOUNDS)) + 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +118,7 @@ class ReplayWorld(NamedTuple):
     replicas, replica_counts: a row per slot; heap: shape (slots, batch, 2), the step at which a sequence ends and its
         request, least first.
     order: slots of living pods, oldest first.
+    histograms: shape (2, BUCKETS): requests by TTFT and by TPOT, not cumulative.
     """
 
     request_times: Floats
@@ -113,6 +129,7 @@ class ReplayWorld(NamedTuple):
     order: Ints
     numbers: Floats
     counts: Ints
+    histograms: Ints
 
     @classmethod
     def of(cls, at: Floats, prompt: Ints, output: Ints, slots: int, batch: int) -> ReplayWorld:
@@ -132,8 +149,9 @@ class ReplayWorld(NamedTuple):
             np.zeros((slots, REPLICA_COUNTS), dtype=np.int64),
             np.zeros((slots, batch, 2), dtype=np.int64),
             np.zeros(slots, dtype=np.int64),
-            np.zeros(2),
+            np.zeros(WORLD_NUMBERS),
             world,
+            np.zeros((2, BUCKETS), dtype=np.int64),
         )
 
 

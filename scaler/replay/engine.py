@@ -36,12 +36,15 @@ from .columns import (
     CONTEXT,
     CREATED,
     DECODE,
+    DECODE_S,
     DECODING,
     DOING,
     DONE,
     DRAINING,
     FINISHED,
+    FINISHED_TOKENS,
     FIRST,
+    FIRSTS,
     FREE,
     GATE_HEAD,
     GATE_TAIL,
@@ -61,6 +64,7 @@ from .columns import (
     PROMPT,
     PROMPT_TOKENS,
     QUEUED,
+    READ_TOKENS,
     READY,
     READY_AT,
     RUN,
@@ -69,6 +73,10 @@ from .columns import (
     STEPS,
     TAIL,
     TOKENS,
+    TPOT,
+    TPOT_BOUNDS,
+    TTFT,
+    TTFT_BOUNDS,
     Ints,
     ReplayWorld,
     ServerColumns,
@@ -78,6 +86,7 @@ from .columns import (
 
 # The types for which the engine and the readers of its state are compiled.
 WORLD = typeof(ReplayWorld.of(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1))
+_TTFT, _TPOT = np.array(TTFT_BOUNDS), np.array(TPOT_BOUNDS)
 SERVER = typeof(ServerColumns(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0))
 
 
@@ -110,12 +119,25 @@ def _pop(heap: Ints, size: int) -> int:
 
 
 @part
+def _observe(histogram: Ints, bounds: Floats, value: float) -> None:
+    """Counts `value` in the first bucket whose bound is not below it."""
+    bucket = 0
+    while bucket < bounds.shape[0] and value > bounds[bucket]:
+        bucket += 1
+    histogram[bucket] += 1
+
+
+@part
 def _done(world: ReplayWorld, slot: int, request: int, now: float) -> None:
     tokens = world.request_counts[request, PROMPT] + world.request_counts[request, OUTPUT]
     world.request_times[request, DONE] = now
     world.replicas[slot, CONTEXT] -= tokens
     world.replicas[slot, KV] -= tokens
+    output = world.request_counts[request, OUTPUT]
     world.counts[FINISHED] += 1
+    world.counts[FINISHED_TOKENS] += output
+    if output > 1:
+        _observe(world.histograms[TPOT], _TPOT, (now - world.request_times[request, FIRST]) / (output - 1))
 
 
 @part
@@ -128,6 +150,9 @@ def _prompt_read(world: ReplayWorld, slot: int, request: int, now: float) -> Non
     mine[QUEUED] -= 1
     mine[ADMITTED] -= 1
     world.request_times[request, FIRST] = now
+    world.counts[FIRSTS] += 1
+    world.counts[READ_TOKENS] += request_row[PROMPT]
+    _observe(world.histograms[TTFT], _TTFT, now - world.request_times[request, AT])
     world.replicas[slot, CONTEXT] += request_row[PROMPT] + 1
     world.replicas[slot, KV] += 1
     world.counts[TOKENS] += 1
@@ -149,6 +174,7 @@ def _end_step(world: ReplayWorld, slot: int, now: float) -> None:
     world.replicas[slot, CONTEXT] += generated
     world.replicas[slot, KV] += generated
     world.counts[TOKENS] += generated
+    world.numbers[DECODE_S] += (now - world.replicas[slot, BEGAN]) * mine[DECODING]
     while mine[DECODING] > 0 and world.heap[slot, 0, 0] <= mine[STEPS]:
         _done(world, slot, _pop(world.heap[slot], mine[DECODING]), now)
         mine[DECODING] -= 1

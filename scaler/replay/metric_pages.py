@@ -20,6 +20,7 @@ from .columns import (
     CONTEXT,
     CREATED,
     DECODE,
+    DECODE_S,
     DECODING,
     DOING,
     DRAINING,
@@ -34,11 +35,13 @@ from .columns import (
     TOKENS,
     ReplayWorld,
     ServerColumns,
+    run_s,
     steps_within,
 )
 from .engine import SERVER, WORLD
 
 WAITING, RUNNING, AT_GATE, KV_USED, READY_NOW, EXISTING, WANTED, BUSY_S, TOKENS_GENERATED, LIVE_POD_S = range(10)
+DECODED_S = 10
 # POD_PHASE: of `columns`. POD_BUSY: 1 while it has work, else 0, which is what GPU_UTIL shows as 100 and 0. Slots are
 # used again: POD_SLOT and POD_CREATED (seconds) together say which pod it is. POD_KV: a ratio.
 POD_PHASE, POD_KV, POD_WAITING, POD_RUNNING, POD_BUSY, POD_SLOT, POD_CREATED = range(7)
@@ -46,10 +49,11 @@ POD_PHASE, POD_KV, POD_WAITING, POD_RUNNING, POD_BUSY, POD_SLOT, POD_CREATED = r
 
 @kernel(types.float64[::1](WORLD, SERVER))
 def look(world: ReplayWorld, server: ServerColumns) -> Floats:
-    """Sums over the pods, shape (10,): requests; AT_GATE requests; KV_USED a ratio, the mean over ready pods; pods;
-    seconds; tokens. BUSY_S and LIVE_POD_S are sums over living pods, TOKENS_MADE is a counter.
+    """Sums over the pods, shape (11,): requests; AT_GATE requests; KV_USED a ratio, the mean over ready pods; pods;
+    seconds; tokens. BUSY_S and LIVE_POD_S are sums over living pods; TOKENS_GENERATED and
+    DECODED_S, the seconds between tokens, are counters.
     """
-    totals = np.zeros(10)
+    totals = np.zeros(11)
     now = world.numbers[NOW]
     kv = 0.0
     for position in range(world.counts[ALIVE]):
@@ -68,10 +72,13 @@ def look(world: ReplayWorld, server: ServerColumns) -> Floats:
             passed = now - numbers[BEGAN]
             generated = steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed) * mine[DECODING]
             totals[TOKENS_GENERATED] += generated
+            decoded = generated // mine[DECODING] if mine[DECODING] > 0 else 0
+            totals[DECODED_S] += run_s(server, mine[DECODING], numbers[CONTEXT], decoded) * mine[DECODING]
         if mine[PHASE] == READY:
             totals[READY_NOW] += 1
             kv += min(1.0, (numbers[KV] + generated) / server.kv_tokens)
     totals[TOKENS_GENERATED] += world.counts[TOKENS]
+    totals[DECODED_S] += world.numbers[DECODE_S]
     totals[AT_GATE] = world.counts[HELD]
     totals[KV_USED] = kv / totals[READY_NOW] if totals[READY_NOW] > 0 else np.nan
     return totals

@@ -269,7 +269,7 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
                 "tidegate",
                 "Tidegate's own policy, by push through KEDA and the HPA as the examples configure them",
                 {
-                    "work": Parameter(16.0, "requests per replica", 0.001),
+                    "work": Parameter(0.0, "requests in hand per replica; 0: sized by the SLO of the server"),
                     "kv-cache": Parameter(0.9, "share of the KV cache in use, 0..1: a guard", 0.001),
                     "keep-warm": Parameter(0.0, "seconds idle before zero; 0 learns it"),
                     "up": Parameter(5.0, "half-life of a rise, seconds"),

@@ -24,7 +24,7 @@ from exporter.model import Floats
 from .clairvoyant import ClairvoyantPlan
 from .columns import Trace
 from .run import Replayed, Score, score, shown, slo_met
-from .servers import ServerProfile, Slo
+from .servers import ReplaySlo, ServerProfile
 from .walk import BIN_S
 
 
@@ -122,7 +122,7 @@ def _server(profile: ServerProfile) -> str:
     return f"{profile.name}, {gpus}, which is ready {profile.start_s:g} s after it was ordered"
 
 
-def describe_slo(slo: Slo) -> str:
+def describe_slo(slo: ReplaySlo) -> str:
     """Worked example: `99 % of requests: first token in 2 s + 0.17 s per 1,000 prompt tokens, the rest in 0.5 s + 60 ms
     per token`.
     """
@@ -135,7 +135,7 @@ def describe_slo(slo: Slo) -> str:
     return f"{100 * slo.share:g} % of requests: {first}, the rest in {slo.rest_s:g} s + {per_token}"
 
 
-def _slo_document(slo: Slo) -> dict[str, Any]:
+def _slo_document(slo: ReplaySlo) -> dict[str, Any]:
     return {
         "share": slo.share,
         "first_token_s": slo.first_s,

@@ -38,7 +38,7 @@ DUST_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Slo:
+class ReplaySlo:
     """The SLO of a server. Seconds; `share` of the requests must meet both.
 
     first_s + first_per_prompt_s*prompt: until the first token. rest_s + rest_per_token_s*output: from then to the end.
@@ -71,7 +71,7 @@ class ServerProfile:
     server: ServerColumns
     start_s: float
     gpus: int
-    slo: Slo
+    slo: ReplaySlo
     start_sigma: float = 0.0
 
     def starts(self, seed: int, count: int = 4096) -> Floats:
@@ -91,14 +91,14 @@ A = ServerProfile(
     _engine(0.0115, 1e-4, 6.5e-8, 12_000.0, 412_000.0),
     start_s=75.0,
     gpus=1,
-    slo=Slo(2.0, 2 / 12_000, 0.5, 0.060),
+    slo=ReplaySlo(2.0, 2 / 12_000, 0.5, 0.060),
 )
 B = ServerProfile(
     "B",  # Llama-3-70B, tensor parallelism 4
     _engine(0.024, 2e-4, 6e-8, 4_000.0, 400_000.0),
     start_s=150.0,
     gpus=4,
-    slo=Slo(3.0, 2 / 4_000, 0.8, 0.100),
+    slo=ReplaySlo(3.0, 2 / 4_000, 0.8, 0.100),
 )
 # One job at a time, pulled from a queue: `output` is its seconds, and it must begin within two minutes.
 C = ServerProfile(
@@ -106,7 +106,7 @@ C = ServerProfile(
     ServerColumns(1.0, 0.0, 0.0, 1e12, chunk=2048, batch=1, kv_tokens=1e12, slots=1),
     start_s=45.0,
     gpus=1,
-    slo=Slo(121.0, 0.0),  # its first second is over a second after it has begun
+    slo=ReplaySlo(121.0, 0.0),  # its first second is over a second after it has begun
 )
 
 PROFILES: Mapping[str, ServerProfile] = MappingProxyType({profile.name: profile for profile in (A, B, C)})
@@ -195,7 +195,7 @@ def parse_profile(text: str, file: str) -> tuple[ServerProfile, list[Problem]]:
         engine.slots,
     )
     rest = float("inf") if section.rest is None else section.rest
-    slo = Slo(section.first, section.per_prompt_token, rest, section.per_output_token, section.share)
+    slo = ReplaySlo(section.first, section.per_prompt_token, rest, section.per_output_token, section.share)
     return ServerProfile(
         server_file.name, server, server_file.start, server_file.gpus, slo, server_file.start_sigma
     ), warnings

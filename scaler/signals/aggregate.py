@@ -49,6 +49,8 @@ class Aggregate:
     in_pods:  requests waiting and running in the pods that must answer and do.
     latest:   shape (rows, len(Signal)): each signal as read now. Requests in hand, wherever they are; the mean KV-cache
               use of the pods; the mean engine activity of the GPUs that are exclusively its.
+    rates:    shape (rows, len(sizing.WorkRate)): of the engines' counters, per second.
+    uncounted: engines that expose no counters of tokens.
     finished: requests finished since the start of this process, corrected for restarts.
     sleeping: pods with an engine in sleep mode.
     leaving:  terminating replicas that still hold their GPUs.
@@ -59,6 +61,8 @@ class Aggregate:
     gpus: VisibleGpus
     in_pods: Floats
     latest: Floats
+    rates: Floats
+    uncounted: Floats
     finished: Floats
     sleeping: Floats
     leaving: Floats
@@ -88,7 +92,8 @@ class Aggregate:
             np.where(rows[:, None] if column.ndim > 1 else rows, blank, column)
             for blank, column in zip(unknown, self.readings, strict=True)
         )
-        return replace(self, readings=Readings(*readings), latest=np.where(rows[:, None], np.nan, self.latest))
+        latest, rates = (np.where(rows[:, None], np.nan, each) for each in (self.latest, self.rates))
+        return replace(self, readings=Readings(*readings), latest=latest, rates=rates)
 
     def choose(self, rows: Rows) -> Aggregate:
         """The same for some of the workloads only."""
@@ -96,12 +101,24 @@ class Aggregate:
             choose(rows, self.readings),
             self.gpus_held[rows],
             choose(rows, self.gpus),
-            *(column[rows] for column in (self.in_pods, self.latest, self.finished, self.sleeping, self.leaving)),
+            *(
+                column[rows]
+                for column in (
+                    self.in_pods,
+                    self.latest,
+                    self.rates,
+                    self.uncounted,
+                    self.finished,
+                    self.sleeping,
+                    self.leaving,
+                )
+            ),
         )
 
     def impute(self, rows: Mask) -> None:
         """Assumes, for these workloads, that pods which do not answer are like the others: 30 requests in 3 of 4 pods
-        are 40 in all. Modifies `latest` in place.
+        are 40 in all. Modifies `latest` and `rates` in place.
         """
         missing = self.readings.pods_listed[rows] / self.readings.pods_fresh[rows] - 1.0
+        self.rates[rows] *= 1.0 + missing[:, None]
         self.latest[rows, Signal.WORK] += np.nan_to_num(self.in_pods[rows] * missing)

@@ -29,7 +29,7 @@ from exporter.model import Floats, Gap, Gpu, MissingSeries, Part, Quantity, Role
 from exporter.scrape.interval import CollectInterval
 
 from .aggregate import Aggregate
-from .slots import Column
+from .slots import WIDTH, Column
 
 # A GPU that is no longer in the responses counts as its pod's for as long as the cluster has the pod; if no cluster is
 # configured, for so long (the default hold).
@@ -41,7 +41,7 @@ _COUNTS = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_
 class GpuShareReading(NamedTuple):
     """The GPUs of one workload in one response.
 
-    values: shape (len(Column),), NaN if not exposed. at: POSIX seconds of its oldest part.
+    values: shape (slots.WIDTH,), NaN if not exposed. at: POSIX seconds of its oldest part.
     gaps:   the incomplete series of its GPUs.
     """
 
@@ -312,7 +312,7 @@ def _values(
             lost += 1
         else:
             silent += 1
-    values = np.full(len(Column), np.nan)
+    values = np.full(WIDTH, np.nan)
     if weights:
         values[[Column.GPU_SUM, Column.GPU_WEIGHT, Column.GPU_CEILING]] = total, weights, tops
     values[Column.GPU_BUSIEST] = _largest(measured.activity(row) for row in gpus)

@@ -36,7 +36,7 @@ from scaler.columns import Array, Columns, Rows
 from scaler.policy.columns import Readings, Signal
 from scaler.policy.groups import Sharing
 
-from . import queues
+from . import queues, rates
 from .activity import Activity
 from .aggregate import Aggregate, VisibleGpus
 from .gpus import GpuShares, beside, on_page
@@ -203,6 +203,10 @@ class LatestSamples:
             return []
         source, slot = self.sources[row], self._slot(target, row)
         page = queues.read(samples, target.role, source.queue, at, pods=source.pods)
+        if target.role is Role.PODS:
+            rates.of_engine(page.values, page.sums, self._slots.work[slot], at)
+        else:
+            rates.of_gateway(page.values, self._slots.work[slot], at)
         self._slots.values[slot] = page.values
         self._slots.at[slot] = page.at
         self._slots.wake_source[slot] = page.wake_source
@@ -395,12 +399,12 @@ class LatestSamples:
         chosen, position = self._slots_of(rows)
         share = _NO_SHARE[: len(rows)] if len(rows) <= len(_NO_SHARE) else np.full(len(rows), np.nan)
         workloads = PerWorkload(self._listed, self._wanted, self._ready, self._hold, self._has_pods)
-        sums, flags, latest = add_up(self._slots, rows, chosen, position, workloads, share, now)
+        sums, flags, latest, per_second = add_up(self._slots, rows, chosen, position, workloads, share, now)
         self._in_pods[rows] = sums.in_pods
         if self._sharing.shares(rows).any():
             room = self._sharing.capacity(self._in_pods, self._wanted, self._pending)
             share = np.where(self._sharing.shares(rows), self._sharing.parts(rows, sums.at_gateway, room), np.nan)
-            sums, flags, latest = add_up(self._slots, rows, chosen, position, workloads, share, now)
+            sums, flags, latest, per_second = add_up(self._slots, rows, chosen, position, workloads, share, now)
         readings = Readings(
             signals=np.full((len(rows), len(Signal)), np.nan),
             waiting=sums.waiting,
@@ -435,6 +439,8 @@ class LatestSamples:
             ),
             in_pods=sums.in_pods,
             latest=latest,
+            rates=per_second,
+            uncounted=sums.uncounted,
             finished=self.activity.finished[rows],
             sleeping=sums.sleeping,
             leaving=self._going[rows],

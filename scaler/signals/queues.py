@@ -24,7 +24,7 @@ from exporter.catalog import KINDS
 from exporter.model import Floats, Gap, Quantity, Role, Samples
 from scaler.columns import Rows
 
-from .slots import ACTIVITY, Column
+from .slots import ACTIVITY, WIDTH, Column
 
 # Counts that are sums over the queues of a response.
 QUEUE_COLUMNS = (
@@ -35,7 +35,7 @@ QUEUE_COLUMNS = (
 )
 
 
-_NOTHING_READ = np.full(len(Column), nan)
+_NOTHING_READ = np.full(WIDTH, nan)
 _REPEATED = frozenset({Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING})
 IN_HAND = _REPEATED | {Quantity.REQUESTS_HELD}
 
@@ -67,7 +67,7 @@ _GROUPS = {
 class QueuePage(NamedTuple):
     """The queues of one workload in one response.
 
-    values:   shape (len(Column),), NaN if not exposed.
+    values:   shape (slots.WIDTH,), NaN if not exposed.
     sums:     over its queues, of counters too; NaN if one is not known.
     at:       POSIX seconds of its oldest part.
     arrivals: with REFUSALS, whether the counter of finished requests rises with a request that finds no replica (all

@@ -20,16 +20,18 @@ from exporter.model import Floats
 from scaler.columns import Mask, Rows
 from scaler.jit import FLOATS, INDICES, NUMBER, kernel, part
 from scaler.policy.columns import Signal
+from scaler.policy.sizing import WorkRate
 
 from .queues import Incomplete, WakeSource
-from .slots import ADDED, GATEWAY, GPUS, PODS, Column, Slots
+from .slots import ADDED, GATEWAY, GPUS, PODS, WIDTH, Column, Slots
 
 # Shares of a GPU are sevenths: a sum of them is off by some 1e-16.
 DUST = 1e-9
 
 Bytes: TypeAlias = NDArray[np.int8]
 
-_WIDTH = len(Column)
+_RATES, _UNCOUNTED = int(Column.RATES), int(Column.UNCOUNTED)
+_RATE_COUNT = len(WorkRate)
 # A kernel takes plain numbers.
 _WAITING, _RUNNING, _HELD, _IN_FLIGHT = map(int, (Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGHT))
 _KV_CACHE, _READY, _SLEEPING = int(Column.KV_CACHE), int(Column.READY), int(Column.SLEEPING)
@@ -41,6 +43,7 @@ _GPU_MEMORY, _GPU_CEILING = int(Column.GPU_MEMORY), int(Column.GPU_CEILING)
 _PARTIAL_IN_HAND, _PARTIAL_COUNTERS = int(Incomplete.IN_HAND), int(Incomplete.COUNTERS)
 _PARTIAL_KV_CACHE, _NO_WAKE_SOURCE = int(Incomplete.KV_CACHE), int(WakeSource.NOTHING)
 _WORK, _KV, _GPU = int(Signal.WORK), int(Signal.KV_CACHE), int(Signal.GPU_ENGINE)
+_SLO = int(Signal.SLO)
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -62,6 +65,7 @@ class SlotSums(NamedTuple):
     """The sums of some workloads, shape (rows,); the names are those of `Readings` and `Aggregate`.
 
     at_gateway: requests that fresh gateway pages show, before they are shared among workloads.
+    uncounted: engines that expose no counters of tokens.
     """
 
     waiting: Floats
@@ -83,6 +87,7 @@ class SlotSums(NamedTuple):
     gpus_parts: Floats
     gpu_memory: Floats
     gpu_ceiling: Floats
+    uncounted: Floats
 
 
 class SlotFlags(NamedTuple):
@@ -112,7 +117,7 @@ class _Columns(NamedTuple):
 class _Partial(NamedTuple):
     """Intermediate sums of the pass over the slots, one row per workload.
 
-    sums, present:  shape (rows, len(Column)): what is added up, and how many slots say it.
+    sums, present:  shape (rows, WIDTH): what is added up, and how many slots say it.
     in_pods, pods_say: shape (rows, 3): the same of requests waiting, running and held in pods that stay.
     counts:         shape (rows, _COUNTS): slots of each kind.
     from_before:    the last requests in hand of engines that do not answer.
@@ -224,7 +229,7 @@ def _left_out(columns: _Columns, slot: int, column: int, shared: bool) -> bool:
 @part
 def _add_columns(columns: _Columns, slot: int, share: float, to: int, partial: _Partial) -> None:
     shared = columns.role[slot] == GATEWAY and not np.isnan(share)
-    for column in range(_WIDTH):
+    for column in range(WIDTH):
         if not _left_out(columns, slot, column, shared):
             value = columns.values[slot, column]
             partial.sums[to, column] += value * share if shared else value
@@ -284,7 +289,9 @@ def _awake(added: Floats, ready: float, gpu_mean: float, pods: float) -> tuple[f
 
 
 @part
-def _finish(workloads: PerWorkload, row: int, to: int, partial: _Partial, out: SlotSums, latest: Floats) -> None:
+def _finish(
+    workloads: PerWorkload, row: int, to: int, partial: _Partial, out: SlotSums, latest: Floats, rates: Floats
+) -> None:
     _forget_unknown(partial.sums, partial.present, to)
     _forget_unknown(partial.in_pods, partial.pods_say, to)
     added, count = partial.sums[to], partial.counts[to]
@@ -308,6 +315,10 @@ def _finish(workloads: PerWorkload, row: int, to: int, partial: _Partial, out: S
     out.gpus_silent[to], out.gpus_lost[to] = _number(added[_GPU_SILENT]), _number(added[_GPU_LOST])
     out.gpus_parts[to], out.gpu_memory[to] = _number(added[_GPU_PARTS]), added[_GPU_MEMORY]
     out.gpu_ceiling[to] = ceiling if ceiling < 1.0 - DUST else np.nan
+    out.uncounted[to] = _number(added[_UNCOUNTED])
+    latest[to, _SLO] = np.nan
+    for rate in range(_RATE_COUNT):
+        rates[to, rate] = added[_RATES + rate]
 
 
 @part
@@ -326,9 +337,9 @@ def _columns_of(slots: Slots) -> _Columns:
     return _Columns(slots.role, slots.at, slots.values, slots.incomplete, slots.wake_source, slots.leaving, slots.limit)
 
 
-def _blank(count: int) -> tuple[SlotSums, SlotFlags, Floats]:
+def _blank(count: int) -> tuple[SlotSums, SlotFlags, Floats, Floats]:
     sums, flags = np.empty((len(SlotSums._fields), count)), np.empty((len(SlotFlags._fields), count), dtype=np.bool_)
-    return SlotSums(*sums), SlotFlags(*flags), np.empty((count, len(Signal)))
+    return SlotSums(*sums), SlotFlags(*flags), np.empty((count, len(Signal))), np.empty((count, len(WorkRate)))
 
 
 _NUMBERS = np.empty(0)
@@ -353,11 +364,12 @@ def _add_up(
     out: SlotSums,
     flags: SlotFlags,
     latest: Floats,
+    rates: Floats,
 ) -> None:
     count = rows.shape[0]
     partial = _Partial(
-        np.zeros((count, _WIDTH)),
-        np.zeros((count, _WIDTH)),
+        np.zeros((count, WIDTH)),
+        np.zeros((count, WIDTH)),
         np.zeros((count, 3)),
         np.zeros((count, 3)),
         np.zeros((count, _COUNTS)),
@@ -374,19 +386,20 @@ def _add_up(
         else:
             _add_stale(columns, slot, age_s, workloads.hold[row], to, partial)
     for to in range(count):
-        _finish(workloads, rows[to], to, partial, out, latest)
+        _finish(workloads, rows[to], to, partial, out, latest, rates)
         _flag(partial, to, flags)
 
 
 def add_up(
     slots: Slots, rows: Rows, chosen: Rows, position: Rows, workloads: PerWorkload, share: Floats, now: float
-) -> tuple[SlotSums, SlotFlags, Floats]:
-    """The sums of `rows`, what holds of them, and each signal as it is read now, shape (rows, len(Signal)).
+) -> tuple[SlotSums, SlotFlags, Floats, Floats]:
+    """The sums of `rows`, what holds of them, each signal as it is read now, shape (rows, len(Signal)), and the rates
+    of the engines' counters, shape (rows, len(WorkRate)).
 
     chosen: the slots of these workloads. position: for each of them, the index of its workload in `rows`.
     share:  shape (rows,): the part (0..1) of its gateway's requests that is the workload's; NaN if it shares with none.
     now:    POSIX seconds. What is older than its limit is left out.
     """
-    out, flags, latest = _blank(len(rows))
-    _add_up(rows, chosen, position, _columns_of(slots), workloads, share, now, out, flags, latest)
-    return out, flags, latest
+    out, flags, latest, rates = _blank(len(rows))
+    _add_up(rows, chosen, position, _columns_of(slots), workloads, share, now, out, flags, latest, rates)
+    return out, flags, latest, rates

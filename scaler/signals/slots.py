@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats, Quantity, Role
 from scaler.columns import Mask, Rows
+from scaler.policy.sizing import WorkRate
 
 
 class Column(IntEnum):
@@ -42,7 +43,13 @@ class Column(IntEnum):
     GPU_LAG = 17  # seconds by which the readings may be older than their receipt
     IN_FLIGHT = 18  # requests that a gateway has passed on or holds, if it does not tell them apart
     SLEEPING = 19  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
+    UNCOUNTED = 20  # 1 if an engine's target exposes no counters of tokens: no rates
+    # The rates of `policy.sizing.WorkRate`, in its order, per second since the response before.
+    RATES = 21
 
+
+# The width of a slot's values.
+WIDTH = int(Column.RATES) + len(WorkRate)
 
 # Counters that rise with activity: a request that started and ended between two scrapes moves one of them.
 ACTIVITY = (
@@ -60,8 +67,9 @@ class Slots:
     owner: Rows
     role: NDArray[np.int8]
     at: Floats
-    values: Floats  # (slots, len(Column)), NaN if not exposed
+    values: Floats  # (slots, WIDTH), NaN if not exposed
     counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
+    work: Floats  # (slots, rates.WIDTH), what rates are computed from: the response before; NaN none
     incomplete: NDArray[np.int8]  # which of its quantities are lower bounds: queues.Incomplete
     wake_source: NDArray[np.int8]  # which of its series would show a request at zero replicas: queues.WakeSource
     leaving: Mask  # a terminating pod: activity, no capacity, and it need not answer
@@ -74,8 +82,9 @@ class Slots:
             owner=np.full(size, -1, dtype=np.int64),
             role=np.zeros(size, dtype=np.int8),
             at=np.full(size, np.nan),
-            values=np.full((size, len(Column)), np.nan),
+            values=np.full((size, WIDTH), np.nan),
             counters=np.full((size, len(ACTIVITY)), np.nan),
+            work=np.full((size, len(WorkRate) + 1), np.nan),
             incomplete=np.zeros(size, dtype=np.int8),
             wake_source=np.zeros(size, dtype=np.int8),
             leaving=np.zeros(size, dtype=np.bool_),
@@ -88,6 +97,7 @@ class Slots:
         self.at[slot] = np.nan
         self.values[slot] = np.nan
         self.counters[slot] = np.nan
+        self.work[slot] = np.nan
         self.incomplete[slot] = 0
         self.wake_source[slot] = 0
         self.leaving[slot] = False
@@ -102,9 +112,11 @@ ROLE_CODE = {role: code for code, role in enumerate(Role)}
 PODS, GATEWAY, GPUS = ROLE_CODE[Role.PODS], ROLE_CODE[Role.GATEWAY], ROLE_CODE[Role.GPUS]
 
 # The columns of a fresh slot that are added up: ADDED[role, column].
-ADDED = np.zeros((len(Role), len(Column)), dtype=np.bool_)
+ADDED = np.zeros((len(Role), WIDTH), dtype=np.bool_)
 ADDED[PODS, [Column.WAITING, Column.RUNNING, Column.HELD, Column.KV_CACHE, Column.SLEEPING]] = True
 ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY, Column.IN_FLIGHT]] = True
+ADDED[PODS, Column.UNCOUNTED :] = True
+ADDED[GATEWAY, Column.RATES + WorkRate.ARRIVED] = True
 ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
 ADDED[GPUS, Column.GPU_BUSIEST] = False
 

@@ -25,7 +25,7 @@ from numba import types
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, named
 from scaler.jit import FLOATS, INDICES, NUMBER, kernel
-from scaler.policy.columns import Signal
+from scaler.policy.columns import SMOOTHED, Signal
 
 from .aggregate import Aggregate
 from .kernels import counter_rate, ewma_fast_slow
@@ -38,10 +38,10 @@ RATE_WINDOW_S = 60.0
 
 MOST_STRETCHES = 64  # of rows that are copied slice by slice
 
-FINISHED = len(Signal)
-BLOCKS = len(Signal) + 1
+FINISHED = SMOOTHED
+BLOCKS = SMOOTHED + 1
 # The names of the blocks in a checkpoint.
-RINGS = (*(signal.name.lower() for signal in Signal), "finished")
+RINGS = (*(signal.name.lower() for signal in Signal if signal < SMOOTHED), "finished")
 # The highest possible value of each block: a ratio, or a count that a float represents exactly.
 _HIGHEST = tuple(1.0 if name in {"kv_cache", "gpu_engine"} else 2.0**53 for name in RINGS)
 
@@ -56,7 +56,7 @@ class HalfLives:
 
 @dataclass(frozen=True, slots=True)
 class Rings:
-    """One workload's windows, oldest first. times: shape (values,), POSIX seconds. values: (len(Signal), values)."""
+    """One workload's windows, oldest first. times: shape (values,), POSIX seconds. values: (SMOOTHED, values)."""
 
     times: Floats
     values: Floats
@@ -71,12 +71,12 @@ class Smoother:
         self._rows = len(smoothing)
         self._interval = interval_s
         self._windows = Windows(self._rows * BLOCKS, LENGTH)
-        self._up = np.tile(np.array([s.up_s for s in smoothing], dtype=float), len(Signal))
-        self._down = np.tile(np.array([s.down_s for s in smoothing], dtype=float), len(Signal))
+        self._up = np.tile(np.array([s.up_s for s in smoothing], dtype=float), SMOOTHED)
+        self._down = np.tile(np.array([s.down_s for s in smoothing], dtype=float), SMOOTHED)
 
     def replan(self, rows: Rows, fresh: Smoother) -> None:
         """Takes the half-lives of `rows` from `fresh`, which has only these, in their order."""
-        series = self._series(rows, len(Signal))
+        series = self._series(rows, SMOOTHED)
         self._up[series], self._down[series] = fresh._up, fresh._down
 
     def columns(self) -> dict[str, Array]:
@@ -141,22 +141,22 @@ class Smoother:
         )  # fmt: skip
 
     def smooth(self, rows: Rows, now: float) -> Floats:
-        """The smoothed signals of these workloads, shape (rows, len(Signal)); NaN without values.
+        """The smoothed signals of these workloads, shape (rows, SMOOTHED); NaN without values.
 
         rows: ascending, no row twice.
         """
         rings = self._windows
         every = len(rows) == self._rows
         # A sweep reads all rings: a slice copies none.
-        series = slice(self._rows * len(Signal)) if every else self._series(rows, len(Signal))
+        series = slice(self._rows * SMOOTHED) if every else self._series(rows, SMOOTHED)
         smoothed = ewma_fast_slow(
             rings.times[series], rings.values[series], rings.head[series], self._up[series], self._down[series], now
         )
-        return np.ascontiguousarray(smoothed.reshape(len(Signal), len(rows)).T)
+        return np.ascontiguousarray(smoothed.reshape(SMOOTHED, len(rows)).T)
 
     def rings(self, row: int) -> Rings:
         """A copy of one workload's rings."""
-        rings, series = self._windows, self._series(np.array([row]), len(Signal))
+        rings, series = self._windows, self._series(np.array([row]), SMOOTHED)
         order = (rings.head[row] + np.arange(LENGTH)) % LENGTH
         written = order[~np.isnan(rings.times[row, order])]
         return Rings(rings.times[row, written], rings.values[series[:, None], written])

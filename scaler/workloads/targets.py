@@ -253,7 +253,9 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         Signal.WORK: workload.work,
         Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
         Signal.GPU_ENGINE: workload.objectives.gpu_engine,
+        Signal.SLO: None if workload.latency is None else 1.0,
     }
+    slo = workload.latency
     return WorkloadSpec(
         workload=workload.key,
         spec=Spec(
@@ -274,6 +276,9 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
             wakes_blind=workload.on_blind == "wake",
             holds_incomplete=workload.on_incomplete == "hold",
             lease_max=workload.lease_max,
+            ttft=None if slo is None else slo.ttft,
+            itl=None if slo is None else slo.itl,
+            falls_back=slo is not None and workload.objectives.work is None,
         ),
         smoothing=HalfLives(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
         queue=workload.model,
@@ -292,7 +297,10 @@ def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides
     written = for_jobs(workload)
     plan = _plan(config, written, ordered, tolerance)
     keep_warm = plan.spec.keep_warm if written.keep_warm else 0.0
-    return replace(plan, spec=replace(plan.spec, keep_warm=keep_warm, young=0.0, jobs=True))
+    # A Job takes one request, and a number that counts arrivals would start Jobs for requests that others have taken.
+    targets = tuple((signal, target) for signal, target in plan.spec.targets if signal is not Signal.SLO)
+    unsized = replace(plan.spec, targets=targets, ttft=None, itl=None, falls_back=False)
+    return replace(plan, spec=replace(unsized, keep_warm=keep_warm, young=0.0, jobs=True))
 
 
 def _teaching(workload: Workload, config: Config) -> KeepWarmConfig:

@@ -249,13 +249,17 @@ def _cold_starts(decisions: Iterable[Decision]) -> Metric:
 def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:
     labels = (*LABELS, "objective")
     signal = GaugeMetricFamily(
-        "tidegate_signal", "Smoothed signal of an objective: requests, or a ratio 0 to 1.", labels=labels
+        "tidegate_signal",
+        "Smoothed signal of an objective: requests, a ratio 0 to 1, or (slo) replicas of arriving work.",
+        labels=labels,
     )
     target = GaugeMetricFamily(
-        "tidegate_signal_target", "Target of the signal per replica, in its unit.", labels=labels
+        "tidegate_signal_target", "Target of the signal per replica, in its unit; 1 for slo.", labels=labels
     )
     demand = GaugeMetricFamily(
-        "tidegate_demand_replicas", "Unrounded replicas that this objective requests.", labels=labels
+        "tidegate_demand_replicas",
+        "Unrounded replicas that this objective requests; for slo with headroom, backlog and hold.",
+        labels=labels,
     )
     for decision in decisions:
         for objective in decision.evidence.objectives:

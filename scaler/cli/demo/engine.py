@@ -77,6 +77,9 @@ class SimulatedEngine:
         "_queue",
         "_reserved",
         "finished",
+        "first_token_s",
+        "gap_s",
+        "gaps",
         "generated_tokens",
         "pending_prompt_tokens",
         "prompt_tokens",
@@ -94,6 +97,8 @@ class SimulatedEngine:
         self._prefilled = 0  # tokens read of prompts in prefill
         self._reserved = 0  # cache tokens reserved for admitted sequences
         self.finished = 0
+        self.first_token_s: list[float] = []  # of each request that had its first token: seconds since it came
+        self.gaps, self.gap_s = 0, 0.0  # times between two tokens, and their sum
         self.prompt_tokens = 0
         self.generated_tokens = 0
         self.pending_prompt_tokens = 0
@@ -169,6 +174,7 @@ class SimulatedEngine:
     def _begin_decoding(self, sequence: _Sequence) -> None:
         request = sequence.request
         sequence.first_token_at = self._boundary
+        self.first_token_s.append(self._boundary - sequence.submitted_at)
         self._prefilled -= request.prompt_tokens
         self._context += request.prompt_tokens + 1
         self.generated_tokens += 1
@@ -213,6 +219,8 @@ class SimulatedEngine:
     def _pass_steps(self, steps: int, end: float) -> None:
         batch = len(self._decoding)
         self._busy_s += end - self._boundary
+        self.gap_s += batch * (end - self._boundary)
+        self.gaps += batch * steps
         self._boundary = end
         if batch:
             self._decoded += steps

@@ -92,8 +92,12 @@ def vllm_page(model: str, pod: SimulatedReplica) -> str:
             "Histogram of time to first token in seconds.",
             labels,
             _FIRST_TOKEN_BUCKETS,
-            [answer.first_token_at - answer.submitted_at for answer in answers],
+            engine.first_token_s,
         ),
+        *_family("vllm:inter_token_latency_seconds", "histogram", "Histogram of inter-token latency in seconds.", ()),
+        f'vllm:inter_token_latency_seconds_bucket{{engine="0",le="+Inf",model_name="{model}"}} {float(engine.gaps)}',
+        f"vllm:inter_token_latency_seconds_count{{{labels}}} {float(engine.gaps)}",
+        f"vllm:inter_token_latency_seconds_sum{{{labels}}} {engine.gap_s}",
         *_histogram(
             "vllm:e2e_request_latency_seconds",
             "Histogram of e2e request latency in seconds.",

@@ -10,7 +10,7 @@ Worked example: 40 requests in hand and `work=16`: the scaler's `value()` is 3.0
 from __future__ import annotations
 
 from dataclasses import replace
-from math import nan
+from math import isnan, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +20,19 @@ from exporter.model import Floats, PodKey
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED
 from scaler.model import Reason
-from scaler.policy.columns import REASONS, Constraints, Memory, Readings, Signal, Spec, Specs
+from scaler.policy import sizing
+from scaler.policy.columns import REASONS, SMOOTHED, Constraints, Memory, Readings, Signal, Spec, Specs
 from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.idle_time import BLIND_S
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
+from scaler.policy.sizing import UNLEARNED_START_S, Estimate, WorkRate
 from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
 from ..baseline import Baseline, Observation
-from ..metric_pages import EXISTING
+from ..columns import FIRSTS, READ_TOKENS
+from ..metric_pages import DECODED_S, EXISTING, KV_USED, TOKENS_GENERATED
 from .keda_and_hpa import KedaAndHpa
 
 SCRAPE_S = 5.0
@@ -37,13 +40,14 @@ SCRAPE_S = 5.0
 
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
 # The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
+UNMEASURED_WORK = 16.0  # objectives.work of vLLM
 UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
 
 
 class Wish(NamedTuple):
     """Parameters of the policy. Times in seconds; up, down: half-lives."""
 
-    work: float
+    work: float  # 0: the SLO of the server sizes it
     kv_cache: float
     keep_warm_s: float  # 0 is: learned
     up_s: float
@@ -55,9 +59,11 @@ class Wish(NamedTuple):
 
 def baseline(name: str, wish: Wish) -> Baseline:
     """Tidegate as an external-push scaler, between KEDA and the HPA."""
-    targets = ((Signal.WORK, wish.work), (Signal.KV_CACHE, wish.kv_cache))
+    targets = ((Signal.WORK, wish.work or UNMEASURED_WORK), (Signal.KV_CACHE, wish.kv_cache))
     keep_warm = wish.keep_warm_s or UNLEARNED_KEEP_WARM_S
     spec = Spec(wish.least, wish.most, targets, keep_warm=keep_warm, band=wish.band, settle=SCRAPE_S)
+    if not wish.work:
+        spec = replace(spec, targets=(*targets, (Signal.SLO, 1.0)), falls_back=True)
     teaching = None if wish.keep_warm_s else KeepWarmConfig(learns=True, lowest=LOWEST_S, highest=HIGHEST_S)
     scaler = Tidegate(name, spec, HalfLives(wish.up_s, wish.down_s), teaching=teaching)
     object_ = keda.ScaledObjectSpec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
@@ -93,16 +99,45 @@ class Tidegate:
         self._replicas: float = np.nan
         self._active = True
         self._reason: Reason | None = None
+        self._sizes = sizing.blank(1)
+        self._counters: Floats | None = None  # by WorkRate, at the last look
 
     def hear(self, observation: Observation) -> None:
         if self._sleeps_on(observation):
             return
-        self._readings.signals[0] = self._rings.smooth(self._sum_up(observation), observation.now)
+        self._readings.signals[0, :SMOOTHED] = self._rings.smooth(self._sum_up(observation), observation.now)
+        self._size(observation)
         if self._past is not None:
             self._standing = self._past.constraints(observation, self._readings)
         verdicts, self._memory = step(self._specs, self._readings, self._standing, self._memory, observation.now)
         self._replicas, self._active = float(verdicts.replicas[0]), bool(verdicts.active[0])
         self._reason = REASONS[verdicts.reason[0]]
+
+    def _size(self, observation: Observation) -> None:
+        """What the SLO needs, from the counters that the engines and the gateway expose."""
+        slo, world, generated = observation.slo, observation.world, observation.pages[TOKENS_GENERATED]
+        if not self._specs.falls_back[0] or slo is None or not slo.rest_per_token_s > 0.0:
+            return
+        counters = np.zeros(len(WorkRate))
+        counters[WorkRate.ARRIVED], counters[WorkRate.FIRST_TOKENS] = observation.arrived, world.counts[FIRSTS]
+        counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
+        counters[WorkRate.GENERATED], counters[WorkRate.GAPS] = generated, generated - world.counts[FIRSTS]
+        counters[WorkRate.GAP_SECONDS] = observation.pages[DECODED_S]
+        if self._counters is not None:
+            readings, ready = self._readings, self._readings.ready
+            start_s = nan if self._past is None else self._past.start_s
+            inputs = sizing.SizingInputs(
+                rates=((counters - self._counters) / self.every_s)[None],
+                waiting=readings.waiting + readings.held,
+                running=readings.running,
+                kv_used=np.full(1, observation.pages[KV_USED]),
+                ready=ready,
+                start=np.full(1, UNLEARNED_START_S if isnan(start_s) else start_s),
+            )
+            slos = sizing.SloColumns(np.full(1, slo.first_s), np.full(1, slo.rest_per_token_s))
+            sizing.update(self._sizes, slos, inputs, observation.now, 3.0 * self.every_s)
+        self._counters = counters
+        self._readings.signals[0, Signal.SLO] = self._sizes[0, Estimate.SIZE]
 
     def _sleeps_on(self, observation: Observation) -> bool:
         """Asleep, and nothing is there and nothing came: every further look would answer the same."""
@@ -127,7 +162,7 @@ class Tidegate:
     def _sum_up(self, observation: Observation) -> tuple[float, ...]:
         """Writes the aggregate of these pages into the readings; returns the values that enter the rings."""
         # One list: numbers are taken out of it much faster than out of an array.
-        waiting, running, held, kv_used, ready, _, wanted, busy_s, generated, _ = observation.pages.tolist()
+        waiting, running, held, kv_used, ready, _, wanted, busy_s, generated, _, _ = observation.pages.tolist()
         busy_before, generated_before, arrived_before = self._before
         self._before = (busy_s, generated, observation.arrived)
         readings = self._readings
@@ -162,6 +197,7 @@ class _Past:
         self._constraints = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
         self._row, self._valid, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
         self._woken_at: float | None = None
+        self.start_s = nan  # that a start takes, as far as one was measured
         self.looks_again_at = 0.0
 
     def constraints(self, observation: Observation, readings: Readings) -> Constraints:
@@ -181,6 +217,7 @@ class _Past:
                 key, begun = PodKey("", f"{observation.now}"), self._woken_at
                 pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=observation.now)
                 self._constraints.starts.observe(0, [pod], waiting=False, now=observation.now)
+                self.start_s = float(self._constraints.starts.times.p50[0])
             self._woken_at = None
         elif self._woken_at is None:
             self._woken_at = observation.now
@@ -192,10 +229,10 @@ class _Rings:
     """
 
     def __init__(self, smoothing: HalfLives) -> None:
-        self._windows = Windows(len(Signal), LENGTH)
-        self._series = np.arange(len(Signal))
-        self._up = np.full(len(Signal), smoothing.up_s, dtype=np.float64)
-        self._down = np.full(len(Signal), smoothing.down_s, dtype=np.float64)
+        self._windows = Windows(SMOOTHED, LENGTH)
+        self._series = np.arange(SMOOTHED)
+        self._up = np.full(SMOOTHED, smoothing.up_s, dtype=np.float64)
+        self._down = np.full(SMOOTHED, smoothing.down_s, dtype=np.float64)
 
     def smooth(self, latest: tuple[float, ...], now: float) -> Floats:
         """Keep what is read now, and smooth; shape (signals,).
@@ -204,5 +241,5 @@ class _Rings:
         policy asks only for work.
         """
         rings = self._windows
-        rings.push(self._series, np.full(len(Signal), now), np.array(latest))
+        rings.push(self._series, np.full(SMOOTHED, now), np.array(latest))
         return ewma_fast_slow(rings.times, rings.values, rings.head, self._up, self._down, now)

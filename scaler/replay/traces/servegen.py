@@ -123,7 +123,8 @@ def arrivals(window: Window, rng: np.random.Generator) -> Floats:
     total = gaps.sum()
     if not (total > 0.0 and np.isfinite(total)):  # a shape so small that every gap is 0 to a float
         return np.sort(rng.uniform(window.at, window.end, count))
-    return window.at + np.cumsum(gaps[:-1]) * (width / total)
+    # A sum of tiny gaps is rounded up past the end by some 1e-13 s.
+    return np.minimum(window.at + np.cumsum(gaps[:-1]) * (width / total), window.end)
 
 
 def draw(lengths: Lengths, count: int, rng: np.random.Generator) -> Floats:

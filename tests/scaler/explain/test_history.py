@@ -15,7 +15,8 @@ SERVING = REASONS.index(Reason.SERVING)
 
 
 def row(at, waiting=0.0, running=0.0, held=np.nan, work=0.0, kv=np.nan, replicas=1.0, wanted=1.0, gpu=np.nan):
-    return [at, waiting, running, held, work, kv, np.nan, replicas, wanted, np.nan, np.nan, gpu, SERVING]
+    demand, latest = [work, kv, np.nan, np.nan], [np.nan, np.nan, gpu, np.nan]
+    return [at, waiting, running, held, *demand, replicas, wanted, *latest, SERVING]
 
 
 def charted(*rows):

@@ -28,12 +28,12 @@ def entry(spec=SPEC, **readings):
 
 
 def test_numbers_unknown_values_and_infinities_are_exact():
-    one = entry(waiting=0.1 + 0.2, running=nan, signals=[[1 / 3, nan, 5e-324]])
+    one = entry(waiting=0.1 + 0.2, running=nan, signals=[[1 / 3, nan, 5e-324, nan]])
     one.given.standing.ceiling[:] = inf
     document = json.loads(json.dumps(inputs(one), allow_nan=False))
     assert document["readings"]["waiting"] == 0.1 + 0.2
     assert document["readings"]["running"] is None
-    assert document["readings"]["signals"] == {"work": 1 / 3, "kv_cache": None, "gpu_engine": 5e-324}
+    assert document["readings"]["signals"] == {"work": 1 / 3, "kv_cache": None, "gpu_engine": 5e-324, "slo": None}
     assert document["standing"]["ceiling"] == "inf"
     assert document["spec"]["targets"] == {"work": 16.0, "kv_cache": 0.9}
     back = read_inputs(document, CHAT)

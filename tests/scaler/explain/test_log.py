@@ -75,13 +75,13 @@ class TestDepth:
         ("workloads", "depth", "every_s"),
         [
             (1, MOST, 15.0),
-            (70, MOST, 15.0),  # 64 MiB / (86 x 504 bytes) = 1548
-            (1000, 117, 7200 / 117),  # 64 MiB / (1133 x 504 bytes) = 117.5
+            (70, MOST, 15.0),  # 64 MiB / (86 x 528 bytes) = 1477
+            (1000, 112, 7200 / 112),  # 64 MiB / (1133 x 528 bytes) = 112.2
             (10_000, FEWEST, 450.0),
         ],
     )
     def test_budget_is_shared_by_all(self, workloads, depth, every_s):
-        assert ENTRY_BYTES == 504
+        assert ENTRY_BYTES == 528
         log = DecisionLog([plan("a")] * workloads, 64 * 2**20)
         assert (log.depth, log.every_s) == (depth, pytest.approx(every_s))
 
@@ -212,7 +212,7 @@ def test_charts_have_each_workloads_entries_oldest_first():
     noted(log, 5.0, [1], replicas=7)
     charts = log.charted(np.array([1, 0]))
     noted(log, 99.0, [0])  # what was copied stays as it was
-    ((at, *_, replicas, _, _, _, _, _),) = charts.of(0)
+    ((at, *_, replicas, _, _, _, _, _, _),) = charts.of(0)
     assert (at, replicas) == (5.0, 7.0)
     assert charts.of(1)[:, 0].tolist() == [float(at) for at in range(20 - FEWEST, 20)]
 

@@ -29,7 +29,7 @@ def one_of(*values):
 
 FLAG = st.booleans()
 AGO = one_of(NAN, NOW, NOW - 20.0, NOW - 500.0)
-TARGETS = st.tuples(one_of(None, 16.0), one_of(None, 0.9), one_of(None, 0.8)).map(
+TARGETS = st.tuples(one_of(None, 16.0), one_of(None, 0.9), one_of(None, 0.8), one_of(None, None, 1.0)).map(
     lambda targets: tuple((signal, target) for signal, target in zip(Signal, targets, strict=True) if target)
 )
 SPECS = st.builds(
@@ -47,11 +47,12 @@ SPECS = st.builds(
     wakes_blind=FLAG,
     jobs=one_of(False, False, False, True),
     holds_incomplete=FLAG,
+    falls_back=FLAG,
 )
 REQUESTS, COUNT = one_of(NAN, 0.0, 0.0, 3.0, 40.0, 200.0), one_of(NAN, 0.0, 1.0, 2.0, 5.0)
 COLUMNS = {
     "readings": {
-        "signals": st.tuples(REQUESTS, one_of(NAN, 0.1, 0.95), one_of(NAN, 0.0, 0.7)),
+        "signals": st.tuples(REQUESTS, one_of(NAN, 0.1, 0.95), one_of(NAN, 0.0, 0.7), one_of(NAN, 0.0, 1.3, 6.5)),
         "waiting": REQUESTS, "running": REQUESTS, "held": REQUESTS, "busiest_gpu": one_of(NAN, 0.0, 0.5),
         "active_at": AGO, "refused_at": AGO, "pods_listed": COUNT, "pods_fresh": one_of(0.0, 1.0, 2.0, 5.0),
         "pods_partial": one_of(0.0, 0.0, 1.0), "gateway_fresh": FLAG, "gateway_partial": one_of(False, False, True),
@@ -151,8 +152,8 @@ def test_objectives_are_the_demands_of_the_decision(entry):
     case = Case.of(entry)
     demands = entry.given.verdicts.demand[0]
     rows = objectives(case).table.rows
-    assert [name for name, *_ in rows] == [NAMES[signal] for signal, _ in entry.plan.spec.targets]
-    assert same([demand for *_, demand in rows], [demands[signal] for signal, _ in entry.plan.spec.targets])
+    assert [name for name, *_ in rows] == [NAMES[signal] for signal, _ in case.targets]
+    assert same([demand for *_, demand in rows], [demands[signal] for signal, _ in case.targets])
     (sentence,) = winner(case).sentences
     if case.trace.branch != STALE and np.nan_to_num(demands).max() > 0.0:
         assert f", {NAMES[Signal(np.nanargmax(demands))]}: " in sentence

@@ -8,7 +8,7 @@ import pytest
 from scaler.replay import traces
 from scaler.replay.columns import AT, DONE, FIRST, ReplayWorld, ServerColumns, Trace
 from scaler.replay.engine import advance, scale
-from scaler.replay.servers import ServerProfile, Slo
+from scaler.replay.servers import ReplaySlo, ServerProfile
 
 
 class Deployment:
@@ -93,6 +93,6 @@ def profile(server):
     """`profile(start_s=60.0)`: a replica that reads 1000 prompt tokens a second and generates 100, on one GPU."""
 
     def make(start_s=0.0, gpus=1, sigma=0.0, slo=None, **costs):
-        return ServerProfile("P", server(**costs), start_s, gpus, slo or Slo(1.0, 0.0), sigma)
+        return ServerProfile("P", server(**costs), start_s, gpus, slo or ReplaySlo(1.0, 0.0), sigma)
 
     return make

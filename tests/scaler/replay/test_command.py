@@ -32,7 +32,7 @@ LOAD = "each:5m,for=30m"
         (ReplayRequest([LOAD], policies=["static:4"]), ["--policy static:4", "'4' should be key=value", "replicas="]),
         (ReplayRequest([LOAD], policies=["static:size=4"]), ["static has no 'size'", "it has replicas"]),
         (ReplayRequest([LOAD], policies=["ray:min=two"]), ["min must be a whole number, got 'two'"]),
-        (ReplayRequest([LOAD], policies=["tidegate:work=0"]), ["work must be at least 0.001, got 0"]),
+        (ReplayRequest([LOAD], policies=["tidegate:work=-1"]), ["work must be at least 0, got -1"]),
         (ReplayRequest([LOAD], policies=["hpa-kv:behavior=odd"]), ["behavior must be one of none, default, got 'odd'"]),
         (ReplayRequest([LOAD], policies=["tidegate:min=9,max=3"]), ["min=9 is more than max=3"]),
         (ReplayRequest([LOAD], policies=["static:replicas=600"]), ["replicas must be at most 512, got 600"]),
@@ -115,7 +115,7 @@ def test_list_has_every_policy_with_parameters_defaults_descriptions_and_tuned_v
     listed = policies().splitlines()
 
     assert [name for name, family in FAMILIES.items() if f"{name}: {family.about}" not in listed] == []
-    assert "    work=16  requests per replica" in listed
+    assert "    work=0  requests in hand per replica; 0: sized by the SLO of the server" in listed
     assert "    --tune: threshold 50, 65, 80, 95; behavior none, default" in listed
     assert len(listed) == sum(1 + len(family.parameters) + bool(family.grid) for family in FAMILIES.values())
 

@@ -5,10 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scaler.replay.columns import ALIVE, POD_S
+from scaler.replay.columns import (
+    ALIVE,
+    FINISHED,
+    FINISHED_TOKENS,
+    FIRSTS,
+    POD_S,
+    READ_TOKENS,
+    TPOT,
+    TPOT_BOUNDS,
+    TTFT,
+    TTFT_BOUNDS,
+)
 from scaler.replay.metric_pages import (
     AT_GATE,
     BUSY_S,
+    DECODED_S,
     EXISTING,
     LIVE_POD_S,
     READY_NOW,
@@ -139,3 +151,95 @@ def test_observation_interval_changes_nothing(deployment, server):
     parts.until(500)
 
     np.testing.assert_array_equal(whole.done, parts.done)
+
+
+@pytest.fixture
+def random_load():
+    rng = np.random.default_rng(7)
+    return list(
+        zip(np.sort(rng.uniform(0, 50, 400)), rng.integers(1, 500, 400), rng.integers(1, 200, 400), strict=True)
+    )
+
+
+@pytest.fixture
+def real(server):
+    """A replica on which everything costs: sequences, contexts, prompts; with a batch and a cache that fill."""
+    return server(0.01, 1e-4, 1e-7, 5000.0, batch=8, kv=4000)
+
+
+def test_counters_have_every_request_once(deployment, real, random_load):
+    served = deployment(real, random_load).scale(3).until(500)
+
+    prompts, outputs = (sum(int(each[column]) for each in random_load) for column in (1, 2))
+    counts = served.world.counts
+    assert counts[[FIRSTS, FINISHED]].tolist() == [400, 400]
+    assert counts[[READ_TOKENS, FINISHED_TOKENS]].tolist() == [prompts, outputs]
+    assert look(served.world, real)[TOKENS_GENERATED] == outputs
+
+
+@pytest.mark.parametrize("until", [0.0, 3.0, 20.0, 45.0, 500.0])
+def test_histograms_count_each_request_once_in_the_bucket_of_its_time(deployment, real, random_load, until):
+    served = deployment(real, random_load).scale(3).until(until)
+
+    first = (served.first - served.at)[~np.isnan(served.first)]
+    output = np.array([each[2] for each in random_load])
+    done = ~np.isnan(served.done) & (output > 1)  # one token has no time per further token
+    rest = (served.done - served.first)[done] / (output[done] - 1)
+    for histogram, bounds, values in ((TTFT, TTFT_BOUNDS, first), (TPOT, TPOT_BOUNDS, rest)):
+        counted = served.world.histograms[histogram]
+        # A value on a bound is in the bucket below it, as `le` says.
+        expected = np.bincount(np.searchsorted(bounds, values, side="left"), minlength=len(counted))
+        np.testing.assert_array_equal(counted, expected)
+        assert counted.sum() == len(values)
+    assert len(first) == served.world.counts[FIRSTS]
+
+
+def test_value_on_a_bound_and_above_all_bounds_have_their_buckets(deployment, server):
+    # The first tokens come after 0.25 s, on the bound, and after 3,000 s, above the last.
+    slow = deployment(server(step=0.25, prompt_rate=1e300), [(0.0, 1, 1)]).scale(1).until(10)
+    cold = deployment(server(prompt_rate=1e12), [(0.0, 1, 1)]).scale(1, start_s=3000.0).until(4000)
+
+    assert np.flatnonzero(slow.world.histograms[TTFT]).tolist() == [TTFT_BOUNDS.index(0.25)]
+    assert np.flatnonzero(cold.world.histograms[TTFT]).tolist() == [len(TTFT_BOUNDS)]
+
+
+def test_time_between_tokens_of_a_lone_sequence_is_its_step(deployment, server):
+    one = deployment(server(step=0.02, prompt_rate=1e12), [(1.0, 1, 101)]).scale(1)
+
+    for until, tokens in ((1.03, 1), (2.01, 50), (2.51, 75), (10.0, 101)):
+        pages = look(one.until(until).world, one.server)
+        assert pages[TOKENS_GENERATED] == tokens
+        assert pages[DECODED_S] == pytest.approx((tokens - 1) * 0.02)
+
+
+def test_two_sequences_within_a_run_have_a_step_of_time_each(deployment, server):
+    # First tokens at 1.02 and 1.04, as the second request joins a step later; at 2.01 they have 49 and 48 more.
+    two = deployment(server(step=0.02, prompt_rate=1e12), [(1.0, 1, 101), (1.0, 1, 101)]).scale(1).until(2.01)
+
+    pages = look(two.world, two.server)
+    assert pages[TOKENS_GENERATED] - two.world.counts[FIRSTS] == 97
+    assert pages[DECODED_S] == pytest.approx(97 * 0.02)
+
+
+def test_time_between_tokens_grows_with_the_context_as_the_steps_do(deployment, server):
+    one = deployment(server(step=0.0, per_token=1e-3, prompt_rate=1e12), [(0.0, 10, 4)]).scale(1).until(10)
+
+    assert look(one.world, one.server)[DECODED_S] == pytest.approx(0.011 + 0.012 + 0.013)
+
+
+def test_time_between_tokens_is_that_of_all_sequences_from_their_first_to_their_last_token(
+    deployment, real, random_load
+):
+    served = deployment(real, random_load).scale(3).until(500)
+
+    assert look(served.world, real)[DECODED_S] == pytest.approx(float((served.done - served.first).sum()))
+
+
+def test_time_between_tokens_never_falls_whenever_it_is_looked_at(deployment, real, random_load):
+    served, before = deployment(real, random_load).scale(3), (0.0, 0.0)
+    for at in np.arange(0.0, 90.0, 0.29):
+        pages = look(served.until(at).world, real)
+        now = pages[TOKENS_GENERATED], pages[DECODED_S]
+        assert now >= before
+        assert now[1] >= before[1] - 1e-9
+        before = now

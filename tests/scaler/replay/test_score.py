@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scaler.replay.run import Order, Replayed, flaps, score
-from scaler.replay.servers import Slo
+from scaler.replay.servers import ReplaySlo
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def course(load, profile):
     def make(times, orders=(), pod_s=7200.0, cold=0, slo=None):
         table = np.array(times, dtype=float).reshape(-1, 3)
         requests = load([(at, 100, 11) for at in table[:, 0]])
-        progress = slo or Slo(1.0, 0.01, 0.5, 0.05)  # so the first token within 2 s, the rest within 1.05 s
+        progress = slo or ReplaySlo(1.0, 0.01, 0.5, 0.05)  # so the first token within 2 s, the rest within 1.05 s
         return Replayed(
             requests, profile(gpus=4, slo=progress), "p", table, pod_s, tuple(orders), np.zeros((1, 6)), cold
         )

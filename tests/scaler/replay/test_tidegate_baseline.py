@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.catalog import Reader
@@ -10,10 +12,13 @@ from exporter.scrape.request import read
 from exporter.textformat import Scanner
 from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec
+from scaler.policy.sizing import Estimate
 from scaler.replay.baselines import tidegate
+from scaler.replay.columns import FIRSTS, READ_TOKENS
 from scaler.replay.metric_pages import (
     AT_GATE,
     BUSY_S,
+    DECODED_S,
     EXISTING,
     KV_USED,
     READY_NOW,
@@ -42,12 +47,15 @@ class Daemon:
     between two scrapes would be visible in between.
     """
 
-    def __init__(self, wish):
-        targets = ((Signal.WORK, wish.work), (Signal.KV_CACHE, wish.kv_cache))
+    def __init__(self, wish, slo):
+        targets = ((Signal.WORK, wish.work or tidegate.UNMEASURED_WORK), (Signal.KV_CACHE, wish.kv_cache))
         spec = Spec(
             wish.least, wish.most, targets, keep_warm=wish.keep_warm_s, band=wish.band, settle=tidegate.SCRAPE_S,
             pods=True, gateway=True,
         )  # fmt: skip
+        if not wish.work:
+            latency = {"ttft": slo.first_s, "itl": slo.rest_per_token_s, "falls_back": True}
+            spec = replace(spec, targets=(*targets, (Signal.SLO, 1.0)), **latency)
         plan = WorkloadSpec(CHAT, spec, HalfLives(wish.up_s, wish.down_s))
         self.decider = Decider([plan], interval_s=tidegate.SCRAPE_S, fresh_intervals=3.0)
         self.readers = {target: (Reader(target.kind), Scanner()) for target in (GATEWAY, PODS, NODE)}
@@ -67,11 +75,16 @@ class Daemon:
             self.decider.retire(PODS)
         self.land(GATEWAY, page.epp(held=pages[AT_GATE]), now)
         if responds:
-            numbers = {"waiting": pages[WAITING], "running": pages[RUNNING], "tokens": pages[TOKENS_GENERATED]}
+            counts, tokens = observation.world.counts, pages[TOKENS_GENERATED]
+            firsts = counts[FIRSTS]
+            numbers = {"waiting": pages[WAITING], "running": pages[RUNNING], "tokens": tokens}
+            numbers |= {"prompt": counts[READ_TOKENS], "first_tokens": firsts}
+            numbers |= {"gaps": tokens - firsts, "gap_seconds": pages[DECODED_S]}
             self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=observation.finished), now)
         self.land(NODE, page.gpu("GPU-1", ["chat-0"] if ready else [], engine=max(0.0, min(1.0, share))), now)
         for decision in self.decider.sweep(now):
             self.outcome = decision.replicas, decision.active, decision.reason
+        self.size = float(self.decider.columns()["sizing.estimates"][0, Estimate.SIZE])
 
     def land(self, target, text, now):
         reader, scanner = self.readers[target]
@@ -81,14 +94,15 @@ class Daemon:
 class Both:
     """Tidegate's baseline, and the daemon beside it. outcomes: (second, the baseline's, the daemon's).
 
-    script: scales in place of the baseline, and both only observe.
+    script: scales in place of the baseline, and both only observe. sizes: (second, the baseline's, the daemon's), what
+    the SLO needs.
     """
 
-    def __init__(self, wish, page, script=None):
+    def __init__(self, wish, page, script=None, slo=None):
         self._script = script
-        self._baseline, self._daemon, self._page = tidegate.baseline("tidegate", wish), Daemon(wish), page
+        self._baseline, self._daemon, self._page = tidegate.baseline("tidegate", wish), Daemon(wish, slo), page
         self.name, self.every_s, self.first = self._baseline.name, self._baseline.every_s, self._baseline.first
-        self.outcomes = []
+        self.outcomes, self.sizes = [], []
 
     def step(self, observation):
         replicas = self._baseline.step(observation)
@@ -97,6 +111,7 @@ class Both:
         self.outcomes.append(
             (observation.now, (scaler.value(), scaler.active(), scaler.reason()), self._daemon.outcome)
         )
+        self.sizes.append((observation.now, float(scaler._sizes[0, Estimate.SIZE]), self._daemon.size))
         return self._script.step(observation) if self._script else replicas
 
 
@@ -135,3 +150,23 @@ def test_baseline_observes_other_scale_changes_like_the_daemon(page, load, scrip
 
     assert [(at, baseline, daemon) for at, baseline, daemon in both.outcomes if baseline != daemon] == []
     assert len({baseline for _, baseline, _ in both.outcomes}) > 5
+
+
+@pytest.mark.parametrize(
+    ("trace", "profile", "wishes"),
+    [
+        ("flash:peak=40,at=5m,for=25m", "A", {"least": 1}),
+        ("flash:peak=20,at=5m,for=40m", "B", {"least": 2, "band": 0.0}),
+        ("onoff:rate=6,on=4m,off=8m,for=1h", "A", {"least": 1}),
+    ],
+)
+def test_baseline_sized_by_the_slo_decides_what_the_daemon_decides(page, trace, profile, wishes):
+    server = PROFILES[profile]
+    both = Both(wish(work=0.0, **wishes), page, slo=server.slo)
+    run(load(trace, None, 5).load, server, both, seed=1)
+
+    differ = [(at, baseline, daemon) for at, baseline, daemon in both.outcomes if baseline != daemon]
+    assert differ == []
+    assert len({baseline for _, baseline, _ in both.outcomes}) > 2, "the load requires different decisions"
+    for at, baseline, daemon in both.sizes:
+        assert daemon == pytest.approx(baseline, rel=1e-6, nan_ok=True), at

@@ -17,7 +17,7 @@ from scaler.replay.clairvoyant import ClairvoyantPlan
 from scaler.replay.policies import parse
 from scaler.replay.report import Played, TraceResult, describe_slo
 from scaler.replay.run import run
-from scaler.replay.servers import A, C, Slo
+from scaler.replay.servers import A, C, ReplaySlo
 from scaler.replay.traces import Recorded
 from scaler.replay.traces import load as read
 
@@ -98,7 +98,7 @@ def test_slo_is_described():
     assert describe_slo(A.slo) == (
         "99 % of requests: first token in 2 s + 0.17 s per 1,000 prompt tokens, the rest in 0.5 s + 60 ms per token"
     )
-    assert describe_slo(Slo(1.0, 0.0, share=0.95)) == "95 % of requests: first token in 1 s"
+    assert describe_slo(ReplaySlo(1.0, 0.0, share=0.95)) == "95 % of requests: first token in 1 s"
 
 
 def test_each_load_has_its_own_result_and_progress():

@@ -13,7 +13,7 @@ from scaler.replay.clairvoyant import follow, slo_limits, wanted
 from scaler.replay.columns import AT, DONE, FIRST, ReplayWorld, ServerColumns, Trace
 from scaler.replay.engine import advance
 from scaler.replay.run import AFTERWARDS_S
-from scaler.replay.servers import A, ServerProfile, Slo
+from scaler.replay.servers import A, ReplaySlo, ServerProfile
 from scaler.replay.walk import (
     BIN_S,
     Blocks,
@@ -30,7 +30,7 @@ LESS, MORE = -1, 1
 SLOTS = 64
 # Four sequences at once and a small cache: few requests already cause queues, full batches and held requests.
 SMALL = ServerProfile(
-    "small", ServerColumns(0.05, 0.01, 1e-6, 500.0, 64, 4, 900.0, 0), 30.0, 2, Slo(2.0, 0.002, 0.5, 0.08)
+    "small", ServerColumns(0.05, 0.01, 1e-6, 500.0, 64, 4, 900.0, 0), 30.0, 2, ReplaySlo(2.0, 0.002, 0.5, 0.08)
 )
 
 

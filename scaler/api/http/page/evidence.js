@@ -34,7 +34,8 @@ const GROUPS = [
 const ALWAYS = new Set(["waiting", "running", "replicas_wanted", "replicas_ready", "gpu_engine_active", "wake_source"]);
 const LISTS = new Set(["objectives", "stale", "incomplete", "notes"]);
 const KNOWN = new Set(GROUPS.flatMap(([, fields]) => Object.keys(fields)));
-const UNITS = { work: format.count, kv_cache: format.ratio, gpu_engine: format.ratio };
+const UNITS = { slo: format.count, work: format.count, kv_cache: format.ratio, gpu_engine: format.ratio };
+const LABELS = { slo: "slo: arriving work, in replicas" };
 
 // The children of its panel. decision: one entry of the Board; now: the server's POSIX seconds.
 export function decidedOn(decision, now) {
@@ -83,6 +84,6 @@ function objectives(given) {
     h("thead", {}, h("tr", {}, ["sized by", "now", "per replica", "replicas"].map((name, place) => h("th", { scope: "col", class: place ? "num" : null }, name)))),
     h("tbody", {}, given.map((each) => {
       const say = UNITS[each.name] ?? format.count;
-      return h("tr", {}, h("th", { scope: "row" }, each.name.replaceAll("_", " ")), cell(each.value, say), cell(each.target, say), cell(each.replicas, format.count));
+      return h("tr", {}, h("th", { scope: "row" }, LABELS[each.name] ?? each.name.replaceAll("_", " ")), cell(each.value, say), cell(each.target, say), cell(each.replicas, format.count));
     })));
 }

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from scaler.engine.accounting import Circumstances
-from scaler.policy.columns import Readings
+from scaler.policy.columns import Readings, Signal
+from scaler.policy.sizing import WorkRate
 from scaler.signals.aggregate import Aggregate, VisibleGpus
 
 
@@ -29,7 +30,8 @@ def totals():
             }
         )
         gpus_attributed = VisibleGpus(column([shown]), none, none, none, none, nan, nan)
-        totals = Aggregate(readings, column([gpus]), gpus_attributed, nan, np.full((1, 3), np.nan), nan, nan, nan)
+        latest, rates = np.full((1, len(Signal)), np.nan), np.full((1, len(WorkRate)), np.nan)
+        totals = Aggregate(readings, column([gpus]), gpus_attributed, nan, latest, rates, none, nan, nan, nan)
         return replace(totals, sleeping=column([sleeping]), leaving=column([leaving]))
 
     return make

@@ -22,11 +22,28 @@ INTERVAL_S, INTERVALS = 5.0, 3.0  # so a reading is fresh for 15 s
 LOG = 2**22  # bytes: some hundred entries each
 
 
-def plan(name="chat", *, work=16.0, kv=None, gpu=None, up=0.0, down=0.0, queue=None, pattern=None, about=None, **spec):
-    """16 requests a replica, 0 to 8, both half-lives 0: readings apply at once. about: more fields of WorkloadSpec."""
-    wished = ((Signal.WORK, work), (Signal.KV_CACHE, kv), (Signal.GPU_ENGINE, gpu))
+def plan(
+    name="chat",
+    *,
+    work=16.0,
+    kv=None,
+    gpu=None,
+    slo=None,
+    up=0.0,
+    down=0.0,
+    queue=None,
+    pattern=None,
+    about=None,
+    **spec,
+):
+    """16 requests a replica, 0 to 8, both half-lives 0: readings apply at once. about: more fields of WorkloadSpec.
+
+    slo: (ttft, itl) in seconds; without `falls_back=False` it replaces the other objectives.
+    """
+    wished = ((Signal.WORK, work), (Signal.KV_CACHE, kv), (Signal.GPU_ENGINE, gpu), (Signal.SLO, slo and 1.0))
     targets = tuple((signal, target) for signal, target in wished if target is not None)
-    bounds = {"minimum": 0, "maximum": 8, **spec}
+    latency = {} if slo is None else {"ttft": slo[0], "itl": slo[1], "falls_back": True}
+    bounds = {"minimum": 0, "maximum": 8, **latency, **spec}
     key, spec_of_workload = WorkloadKey("ai", name), Spec(targets=targets, **bounds)
     return WorkloadSpec(key, spec_of_workload, HalfLives(up, down), queue, pattern, **(about or {}))
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from scaler.policy.sizing import WorkRate
 from scaler.signals.queues import Incomplete, WakeSource
 from scaler.signals.slot_sums import DUST, SlotFlags, SlotSums
 from scaler.signals.slots import ADDED, GATEWAY, GPUS, PODS, Column
@@ -31,7 +32,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     shown = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
     at_gateway = np.bincount(owner[gateway], weights=shown, minlength=count)
     shared = np.flatnonzero(gateway & ~np.isnan(share)[owner])
-    values[shared[:, None], IN_HAND] *= share[owner[shared], None]
+    values[shared[:, None], [*IN_HAND, Column.RATES + WorkRate.ARRIVED]] *= share[owner[shared], None]
     values[shared, Column.READY] = np.nan
 
     sums, value_counts = added(owner, values, counts, count)
@@ -44,7 +45,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     held = sums[:, Column.HELD]
     held = sums[:, Column.HELD] = np.where(idle & np.isnan(held), sums[:, Column.IN_FLIGHT], held)
     in_hand = nan_sum(sums[:, QUEUES])
-    latest = np.empty((count, 3))
+    latest = np.full((count, 4), np.nan)
     latest[:, 0] = in_hand
     latest[:, 1] = sums[:, Column.KV_CACHE] / np.maximum(value_counts[:, Column.KV_CACHE], 1.0)
     latest[:, 2] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
@@ -77,6 +78,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
         gpus_parts=parts,
         gpu_memory=sums[:, Column.GPU_MEMORY],
         gpu_ceiling=np.where(ceiling < 1.0 - DUST, ceiling, np.nan),
+        uncounted=np.nan_to_num(sums[:, Column.UNCOUNTED]),
     )
     flags = SlotFlags(
         gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
@@ -87,7 +89,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
         gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
         gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
     )
-    return totals, flags, latest
+    return totals, flags, latest, sums[:, Column.RATES :]
 
 
 def added(owner, values, mask, rows):

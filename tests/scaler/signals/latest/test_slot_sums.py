@@ -63,11 +63,13 @@ def test_sums_equal_the_reference_bit_for_bit(slots, workloads, share):
     assert_same(found[0], expected[0])
     assert_same(found[1], expected[1])
     np.testing.assert_array_equal(found[2], expected[2])
+    np.testing.assert_array_equal(found[3], expected[3])
 
 
 def test_one_workload_alone_has_the_same_sums_as_among_all(slots, workloads, share):
     rows = np.arange(WORKLOADS)
-    sums, flags, latest = slot_sums.add_up(slots, rows, np.arange(SLOTS), slots.owner.copy(), workloads, share, NOW)
+    given = (slots, rows, np.arange(SLOTS), slots.owner.copy(), workloads, share, NOW)
+    sums, flags, latest, rates = slot_sums.add_up(*given)
     for row in rows:
         chosen = np.flatnonzero(slots.owner == row)
         local_owner = np.zeros(len(chosen), dtype=np.int64)
@@ -75,3 +77,4 @@ def test_one_workload_alone_has_the_same_sums_as_among_all(slots, workloads, sha
         assert_same(alone[0], type(sums)(*(column[row : row + 1] for column in sums)))
         assert_same(alone[1], type(flags)(*(column[row : row + 1] for column in flags)))
         np.testing.assert_array_equal(alone[2], latest[row : row + 1])
+        np.testing.assert_array_equal(alone[3], rates[row : row + 1])

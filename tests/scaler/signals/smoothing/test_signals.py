@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.policy.columns import Readings, Signal
+from scaler.policy.sizing import WorkRate
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.smoothing import HalfLives, Smoother
 
@@ -20,7 +21,9 @@ def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
     latest[:, Signal.KV_CACHE], latest[:, Signal.GPU_ENGINE] = kv, gpu
     counted = np.broadcast_to(np.array(finished, dtype=float), rows).copy()
     unknown = np.full(rows, NAN)
-    return Aggregate(Readings.unknown(rows), unknown, unknown, unknown, latest, counted, unknown, unknown)
+    rates = np.full((rows, len(WorkRate)), NAN)
+    readings = Readings.unknown(rows)
+    return Aggregate(readings, unknown, unknown, unknown, latest, rates, unknown, counted, unknown, unknown)
 
 
 class One:

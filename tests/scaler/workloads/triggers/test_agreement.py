@@ -156,6 +156,7 @@ VALUES = {
     "model": ["m", "7"],
     "port": ["8000", "x"],
     "objectives.work": ["16", "-1"],
+    "slo.itl": ["40ms", "0"],
     "schedules": ["0 8 * * 1-5 for 10h floor 2", "always"],
     "query": ["y"],
     "tokenFromEnv": ["TOKEN"],

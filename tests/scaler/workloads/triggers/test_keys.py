@@ -8,7 +8,7 @@ from scaler.config import Endpoint, Objectives, Replicas, Smoothing, Workload
 from scaler.config.errors import TriggerErrors
 from scaler.config.scalars import ENGINES
 from scaler.config.trigger import TRIGGER_KEYS, Trigger, read
-from scaler.config.workload import RoleRatio
+from scaler.config.workload import RoleRatio, Slo
 
 _ENGINES = ", ".join(ENGINES)
 _GATEWAY = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
@@ -37,6 +37,7 @@ def test_every_key_is_read_like_the_configuration():
         "engine": "vllm", "model": "llama", "port": "8001", "path": "/m", "scheme": "https",
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": "9090", "gateway_path": "/g",
         "gateway_scheme": "http", "objectives.work": "16.5", "objectives.kv_cache": "null",
+        "slo.ttft": "500ms", "slo.itl": "0.04",
         "objectives.gpu_engine": "0.8", "smoothing.up": "0", "smoothing.down": "1m30s", "keep_warm": "600",
         "keep_warm_min": "2m", "keep_warm_max": "1h",
         "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "on_incomplete": "accept",
@@ -50,6 +51,7 @@ def test_every_key_is_read_like_the_configuration():
         "engine": "vllm", "model": "llama", "port": 8001, "path": "/m", "scheme": "https",
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": 9090, "gateway_path": "/g",
         "gateway_scheme": "http", "objectives": Objectives(work=16.5, kv_cache=None, gpu_engine=0.8),
+        "slo": Slo(ttft=0.5, itl=0.04),
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0,
         "keep_warm_min": 120.0, "keep_warm_max": 3600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
         "hpa_tolerance": 0.05,
@@ -74,7 +76,7 @@ def test_missing_keys_have_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
     same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
     same += ("mode", "on_blind", "on_incomplete", "lease_max", "keep_warm_min", "keep_warm_max")
-    same += ("hpa_tolerance", "probe_period", "group", "role", "weight", "ratio")
+    same += ("hpa_tolerance", "probe_period", "group", "role", "weight", "ratio", "slo")
 
     assert [getattr(mine, key) for key in same] == [getattr(theirs, key) for key in same]
     assert [mine.port, mine.path, mine.scheme] == [getattr(Endpoint(), key) for key in ("port", "path", "scheme")]
@@ -108,6 +110,10 @@ def test_keys_of_keda_are_ignored():
     ({"engine": "vllm", "keep_warm": "null"},
      "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, or auto, got 'null'"),
     ({"engine": "vllm", "objectives.work": "0"}, "metadata.objectives.work: must be above 0, got '0'"),
+    ({"engine": "vllm", "slo.itl": "0"}, "metadata.slo.itl: must be at least 1ms, got '0'"),
+    ({"engine": "vllm", "slo.ttft": "fast"},
+     "metadata.slo.ttft: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'fast'"),
+    ({"engine": "vllm", "slo": "2s"}, "metadata.slo: unknown key; did you mean slo.itl?"),
     ({"engine": "vllm", "objectives.work": "many"}, "metadata.objectives.work: must be a number, got 'many'"),
     # An empty value of a template must not turn the guard off.
     ({"engine": "vllm", "objectives.kv_cache": ""}, "metadata.objectives.kv_cache: must be a number, got ''"),

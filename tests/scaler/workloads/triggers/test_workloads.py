@@ -7,6 +7,7 @@ from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Objectives
 from scaler.config.errors import TriggerErrors, TriggerProblem
 from scaler.config.rules import NO_WAKE_SOURCE, RISES_SLOWLY
 from scaler.config.trigger import Trigger, bounds, check_workload, read
+from scaler.config.workload import Slo
 
 _KEY = WorkloadKey("ai", "chat", "decode")
 _CONFIG = Config(kubernetes=Kubernetes())
@@ -80,6 +81,30 @@ def test_keys_set_the_fields_of_the_workload():
     assert (workload.keep_warm, workload.gpu_quiet, workload.scale_down_band) == (600.0, 0.1, 0.0)
     assert workload.replicas.sleeps
     assert workload.work == 8.0
+
+
+@pytest.mark.parametrize("origin", ["metadata", "annotations"])
+@pytest.mark.parametrize(("metadata", "expected"), [
+    ({"engine": "vllm"}, Slo(ttft=2.0, itl=0.06)),
+    ({"engine": "sglang", "slo.itl": "40ms"}, Slo(ttft=2.0, itl=0.04)),
+    ({"engine": "vllm", "slo.ttft": "500ms", "objectives.work": "8"}, Slo(ttft=0.5, itl=0.06)),
+    ({"engine": "vllm", "objectives.work": "8"}, None),
+    ({"engine": "triton"}, None),
+    ({"gateway": "epp"}, None),
+])  # fmt: skip
+def test_slo_sizes_an_engine_that_counts_tokens(origin, metadata, expected):
+    workload, problems = _build(metadata, origin=origin)
+
+    assert workload.latency == expected
+    assert problems == ()
+
+
+@pytest.mark.parametrize("source", [{"engine": "triton"}, {"gateway": "epp"}])
+def test_slo_without_counts_of_tokens_is_refused(source):
+    problems = _build(source | {"slo.itl": "40ms"})[1]
+
+    bound = "needs an engine that counts tokens (ray_vllm, sglang, tidegate, vllm): set objectives.work instead"
+    assert problems == (TriggerProblem("metadata.slo.itl", bound),)
 
 
 def test_annotations_may_set_mode_observe():

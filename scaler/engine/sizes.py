@@ -1,0 +1,73 @@
+"""Holds the sizing estimates of all workloads, and updates them with the readings of a sweep. Pure.
+
+Worked example: `Sizes(specs, 15.0).signals(rows, totals, smoothed, now)` appends to the smoothed signals what the SLO
+of each workload needs, in replicas; NaN for one without an SLO, or whose engine exposes no counters of tokens.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exporter.model import Floats
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+from scaler.policy import sizing
+from scaler.policy.columns import Signal, Specs
+from scaler.policy.sizing import Estimate, SizingInputs, SloColumns
+from scaler.signals.aggregate import Aggregate
+
+
+class Sizes:
+    """specs: of all workloads; read anew at each update, since a reload replaces rows of it in place."""
+
+    def __init__(self, specs: Specs, longest_s: float) -> None:
+        """longest_s: a reading is fresh for so many seconds."""
+        self._specs, self._longest_s = specs, longest_s
+        self.estimates = sizing.blank(len(specs.itl))
+
+    def columns(self) -> dict[str, Array]:
+        """The state that a checkpoint keeps; live."""
+        return named("sizing", {"estimates": self.estimates})
+
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
+        """Copies state from `columns[source_rows]` into `rows`, pairwise."""
+        copy_into(self.columns(), columns, rows, source_rows)
+        self.estimates[rows] = sizing.made_sound(self.estimates[rows])
+
+    def update(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
+        """Takes the readings of all workloads. start_s: that a start takes; NaN: not measured. now: POSIX seconds."""
+        if np.isnan(self._specs.itl).all():
+            return
+        readings = totals.readings
+        # Sums without the tokens of one engine are too small.
+        rates = np.where((complete & ~(totals.uncounted > 0.0))[:, None], totals.rates, np.nan)
+        # Where no engine is, nothing is worked on: only what comes to the gateway arrives.
+        empty = complete & (readings.pods_fresh == 0.0)
+        rates[empty] = np.nan_to_num(rates[empty])
+        inputs = SizingInputs(
+            rates=rates,
+            waiting=np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held),
+            running=readings.running,
+            kv_used=totals.kv_cache,
+            ready=readings.ready,
+            start=np.where(np.isnan(start_s), sizing.UNLEARNED_START_S, start_s),
+        )
+        slos = SloColumns(self._specs.ttft, self._specs.itl)
+        sizing.update(self.estimates, slos, inputs, now, self._longest_s)
+
+    def signals(self, rows: Rows, totals: Aggregate, smoothed: Floats, now: float) -> Floats:
+        """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and the size by the SLO.
+
+        A size counts for as long as a decision is held. A response without counters is an incomplete one if its
+        workload has counted requests before. smoothed: shape (rows, SMOOTHED). now: POSIX seconds. Writes the arriving
+        work into `totals.latest`.
+        """
+        estimates = self.estimates[rows]
+        has_counted = estimates[:, Estimate.OUTPUTS] > sizing.PRIOR_REQUESTS
+        old = now - estimates[:, Estimate.AT] > self._specs.hold[rows] + self._longest_s
+        sizes_it = (self._specs.itl[rows] > 0.0) & ~old & (has_counted | ~(totals.uncounted > 0.0))
+        totals.latest[:, Signal.SLO] = np.where(sizes_it, estimates[:, Estimate.WORK], np.nan)
+        size = np.where(sizes_it, estimates[:, Estimate.SIZE], np.nan)
+        # At a start two responses make the first rate. Until then its replicas stay: requests in hand are no demand.
+        pending = self._specs.falls_back[rows] & np.isnan(size) & ~(totals.uncounted > 0.0)
+        smoothed[pending & (totals.readings.pods_fresh > 0.0), Signal.WORK] = np.nan
+        return np.concatenate((smoothed, size[:, None]), axis=1)

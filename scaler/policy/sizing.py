@@ -1,0 +1,393 @@
+"""Computes the replicas that arriving work needs under an SLO, with a capacity learned from the engine itself. Pure.
+
+Demand is the rate at which work arrives, not the requests in hand: a queue says how late it is, not how much comes.
+
+1. **Work of a request.** A decode step takes `step * (1 + f)` seconds. `f` is what is in the step: sequences, tokens of
+   their contexts and prompt tokens, each at the price of `PER_SEQUENCE`, `PER_CONTEXT_TOKEN` and `PER_PROMPT_TOKEN`.
+   These are shares of the empty step, so they need no model size and no GPU: on Llama-3-8B on one A100 and on
+   Llama-3-70B on four, steps of 11.5 and 24 ms, they are within 50 % of each other.
+2. **Capacity.** `step` and a factor on `f` are fitted to the engine's mean time between tokens. A replica whose steps
+   may take `TARGET * itl` has room for `1 - step / (TARGET * itl)` seconds of work in each second.
+3. **Arriving work** `x`, in replicas: the work of the requests that arrive per second, over that room.
+4. **Size**: `x + HEADROOM * sqrt(x)`, the spread of random arrivals; more where starts take long. Waiting requests add
+   what drains them within one start. The largest of the last `HOLD_STARTS` start-up times counts, so that replicas do
+   not end and start again for the same work.
+
+Worked example: an empty step of 10 ms, `itl: 50ms`, two requests per second of 500 prompt and 200 output tokens: a
+request takes 0.0435 s for its prompt and 0.022 s for its tokens, so 0.13 s of work arrive per second. The room is
+1 - 10/40 = 0.75, x is 0.17 replicas, the size with starts of 75 s is 0.32: one replica.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import exp, expm1
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from exporter.model import Floats
+from scaler.columns import Mask
+from scaler.jit import FLOATS, NUMBER, kernel, part
+
+
+class WorkRate(IntEnum):
+    """The columns of what the engines' counters say per second, summed over the targets of a workload.
+
+    A sequence-second is one second of one request between two of its tokens.
+    """
+
+    ARRIVED = 0  # requests
+    FIRST_TOKENS = 1  # requests whose prompt was read
+    FINISHED = 2  # requests
+    PROMPT = 3  # tokens read
+    GENERATED = 4  # tokens
+    GAPS = 5  # times between two tokens
+    GAP_SECONDS = 6  # sequence-seconds
+
+
+class Estimate(IntEnum):
+    """The columns of a workload's estimates: `len(Estimate)` floats, part of a checkpoint. NaN: none yet."""
+
+    AT = 0  # POSIX seconds of the last update
+    PROMPT_SUM = 1  # tokens of the last requests whose prompt was read
+    PROMPTS = 2  # … and how many these are
+    OUTPUT_SUM = 3  # tokens of the last finished requests
+    OUTPUTS = 4  # … and how many these are
+    KV_PER_REQUEST = 5  # KV caches that one running request fills
+    STEP_SUM = 6  # of the empty step: weighted seconds
+    STEP_WEIGHT = 7  # … and their weight
+    FACTOR_SUM = 8  # of the factor on the content of a step
+    FACTOR_WEIGHT = 9
+    GAPS = 10  # of the last minute: times between two tokens
+    GAP_SECONDS = 11  # … sequence-seconds
+    PROMPT_READ = 12  # … prompt tokens
+    REPLICA_SECONDS = 13  # … ready replicas times seconds
+    PREFILL = 14  # replica-seconds of prompts that arrive per second, smoothed
+    DECODE = 15  # replica-seconds of output that arrive per second, smoothed
+    WORK = 16  # x: replicas of arriving work
+    SIZE = 17  # replicas that the workload needs, unrounded
+    PEAKS_FROM = 18  # POSIX seconds when the newest of the peaks began
+    PEAKS = 19  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
+
+
+PEAK_COUNT = 12
+WIDTH = int(Estimate.PEAKS) + PEAK_COUNT
+
+# Shares of an empty step, from roofline profiles of two servers (docs/explanation/sizing.md).
+PER_SEQUENCE, PER_CONTEXT_TOKEN, PER_PROMPT_TOKEN = 1 / 118, 4e-6, 1 / 115
+# What is assumed before the first request: an empty step of 15 ms, prompts of 500 tokens, outputs of 200.
+STEP_S, PROMPT_TOKENS, OUTPUT_TOKENS, KV_SHARE = 0.015, 500.0, 200.0, 0.001
+# A request that runs has made this share of its output on average: long ones are in the batch for longer.
+CONTEXT_OF_OUTPUT = 0.6
+TARGET = 0.8  # of the inter-token latency of the SLO: its mean must stay below, so that 99 % of the requests meet it
+FULL_PREFILL = 0.9  # of a replica's time; above it the queue of prompts grows without bound
+FULL_KV = 0.95  # of the KV cache: above it engines preempt requests
+LEAST_ROOM = 0.1  # for an SLO that one request alone does not meet
+HEADROOM = 0.35  # times the square root of the replicas of work, at a start-up time of USUAL_START_S
+USUAL_START_S, HEADROOM_POWER = 75.0, 0.25
+UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
+HOLD_STARTS, SHORTEST_HOLD_S, LONGEST_HOLD_S = 6.0, 300.0, 1800.0
+ARRIVAL_S = 10.0  # time constant of arriving prompts
+LONGEST_RESIDENCE_S = 30.0  # time constant of decode work: half a request's time in the batch, at most this
+MEAN_OF, PRIOR_REQUESTS = 200.0, 5.0  # requests over which means are taken; those that the assumptions count for
+# Learning the capacity.
+WINDOW_S = 60.0  # samples are means over this time
+FEWEST_GAPS = 4.0  # tokens per second below which a sample says nothing
+FORGOTTEN_PER_S = 1e-4  # of a sample's weight: half after two hours
+STEP_PRIOR, FACTOR_PRIOR = 0.1, 5.0  # weights of STEP_S and of a factor of 1
+SHARPEST = 0.1  # weight of a sample for the empty step: 1 / (SHARPEST + f)**2, as its error grows with f
+LOWEST_FACTOR, HIGHEST_FACTOR = 0.4, 2.5
+CROWDED = 2.0  # waiting requests per replica above which steps say nothing of capacity
+LARGEST = 1e12  # of a restored estimate
+SMALLEST = 1e-9  # of one that is a divisor
+FASTEST_S = 1e-4  # between two tokens; a shorter time is that of a counter that stands still
+SLOWEST = 1.3  # times the SLO: replicas that are overloaded differ among themselves
+
+_PEAKS = int(Estimate.PEAKS)
+_AT, _KV = int(Estimate.AT), int(Estimate.KV_PER_REQUEST)
+_PROMPT_SUM, _PROMPTS = int(Estimate.PROMPT_SUM), int(Estimate.PROMPTS)
+_OUTPUT_SUM, _OUTPUTS = int(Estimate.OUTPUT_SUM), int(Estimate.OUTPUTS)
+_STEP_SUM, _STEP_WEIGHT = int(Estimate.STEP_SUM), int(Estimate.STEP_WEIGHT)
+_FACTOR_SUM, _FACTOR_WEIGHT = int(Estimate.FACTOR_SUM), int(Estimate.FACTOR_WEIGHT)
+_GAPS, _GAP_SECONDS = int(Estimate.GAPS), int(Estimate.GAP_SECONDS)
+_PROMPT_READ, _REPLICA_SECONDS = int(Estimate.PROMPT_READ), int(Estimate.REPLICA_SECONDS)
+_PREFILL, _DECODE, _WORK, _SIZE = (
+    int(Estimate.PREFILL), int(Estimate.DECODE), int(Estimate.WORK), int(Estimate.SIZE),
+)  # fmt: skip
+_PEAKS_FROM = int(Estimate.PEAKS_FROM)
+_ARRIVED, _FIRSTS, _FINISHED = int(WorkRate.ARRIVED), int(WorkRate.FIRST_TOKENS), int(WorkRate.FINISHED)
+_READ, _GENERATED = int(WorkRate.PROMPT), int(WorkRate.GENERATED)
+_RATE_GAPS, _RATE_GAP_SECONDS = int(WorkRate.GAPS), int(WorkRate.GAP_SECONDS)
+
+
+def blank(rows: int) -> Floats:
+    """Estimates of workloads without traffic so far, shape (rows, WIDTH)."""
+    estimates = np.zeros((rows, WIDTH))
+    estimates[:, [_AT, _WORK, _SIZE, _PEAKS_FROM]] = np.nan
+    estimates[:, _PROMPT_SUM], estimates[:, _PROMPTS] = PRIOR_REQUESTS * PROMPT_TOKENS, PRIOR_REQUESTS
+    estimates[:, _OUTPUT_SUM], estimates[:, _OUTPUTS] = PRIOR_REQUESTS * OUTPUT_TOKENS, PRIOR_REQUESTS
+    estimates[:, _KV] = KV_SHARE
+    estimates[:, _STEP_SUM], estimates[:, _STEP_WEIGHT] = STEP_PRIOR * STEP_S, STEP_PRIOR
+    estimates[:, _FACTOR_SUM] = estimates[:, _FACTOR_WEIGHT] = FACTOR_PRIOR
+    return estimates
+
+
+@part
+def _counted(value: float) -> float:
+    return 0.0 if np.isnan(value) else max(value, 0.0)
+
+
+@part
+def empty_step(estimates: Floats, i: int) -> float:
+    """Seconds of a decode step with nothing in it."""
+    return estimates[i, _STEP_SUM] / estimates[i, _STEP_WEIGHT]
+
+
+@part
+def factor(estimates: Floats, i: int) -> float:
+    """How much more the content of a step costs on this server than the priors say."""
+    return min(max(estimates[i, _FACTOR_SUM] / estimates[i, _FACTOR_WEIGHT], LOWEST_FACTOR), HIGHEST_FACTOR)
+
+
+@part
+def prompt_tokens(estimates: Floats, i: int) -> float:
+    """Prompt tokens of a request, the mean."""
+    return estimates[i, _PROMPT_SUM] / estimates[i, _PROMPTS]
+
+
+@part
+def output_tokens(estimates: Floats, i: int) -> float:
+    """Output tokens of a request, the mean."""
+    return estimates[i, _OUTPUT_SUM] / estimates[i, _OUTPUTS]
+
+
+@part
+def _context(estimates: Floats, i: int) -> float:
+    """Tokens in the context of a request that runs."""
+    return prompt_tokens(estimates, i) + CONTEXT_OF_OUTPUT * output_tokens(estimates, i)
+
+
+@part
+def _add_to_mean(estimates: Floats, i: int, total: int, count: int, amount: float, number: float) -> None:
+    """Adds to a sum and its number, and forgets what is older than MEAN_OF requests."""
+    estimates[i, total] += amount
+    estimates[i, count] += number
+    if estimates[i, count] > MEAN_OF:
+        kept = MEAN_OF / estimates[i, count]
+        estimates[i, total] *= kept
+        estimates[i, count] *= kept
+
+
+@part
+def _learn_requests(
+    estimates: Floats, i: int, rates: Floats, running: float, kv_used: float, ready: float, dt: float
+) -> None:
+    """The mean prompt, the mean output, and how much of a KV cache a request fills."""
+    firsts, finished = _counted(rates[i, _FIRSTS]) * dt, _counted(rates[i, _FINISHED]) * dt
+    _add_to_mean(estimates, i, _PROMPT_SUM, _PROMPTS, _counted(rates[i, _READ]) * dt, firsts)
+    # Over hundreds of requests, the tokens made and the tokens of those that finished are the same.
+    _add_to_mean(estimates, i, _OUTPUT_SUM, _OUTPUTS, _counted(rates[i, _GENERATED]) * dt, finished)
+    if running >= 1.0 and kv_used > 0.0 and ready > 0.0:
+        part_of = min(0.01 * dt, 1.0)  # scrape intervals of minutes must not overshoot
+        estimates[i, _KV] += part_of * (kv_used * ready / running - estimates[i, _KV])
+
+
+@part
+def _learn_capacity(
+    estimates: Floats, i: int, rates: Floats, waiting: float, ready: float, itl: float, dt: float
+) -> None:
+    """Fits the empty step and the factor to the mean time between tokens of the last minute.
+
+    A token sees one sequence more in its step than the time-weighted mean, as an arrival sees the others (PASTA); and
+    replicas without a sequence make no step.
+    """
+    kept = exp(-dt / WINDOW_S)
+    estimates[i, _GAPS] = kept * estimates[i, _GAPS] + _counted(rates[i, _RATE_GAPS]) * dt
+    estimates[i, _GAP_SECONDS] = kept * estimates[i, _GAP_SECONDS] + _counted(rates[i, _RATE_GAP_SECONDS]) * dt
+    estimates[i, _PROMPT_READ] = kept * estimates[i, _PROMPT_READ] + _counted(rates[i, _READ]) * dt
+    estimates[i, _REPLICA_SECONDS] = kept * estimates[i, _REPLICA_SECONDS] + ready * dt
+    gaps, seconds = estimates[i, _GAPS], estimates[i, _GAP_SECONDS]
+    if not ready > 0.0 or not rates[i, _RATE_GAPS] >= FEWEST_GAPS:
+        return
+    measured = seconds / gaps
+    if waiting > CROWDED * ready or measured > SLOWEST * itl or not measured >= FASTEST_S:
+        return
+    sequences = seconds / estimates[i, _REPLICA_SECONDS]
+    steps = gaps / max(sequences / -expm1(-sequences), 1.0)
+    content = (1.0 + sequences) * (PER_SEQUENCE + PER_CONTEXT_TOKEN * _context(estimates, i))
+    content += PER_PROMPT_TOKEN * estimates[i, _PROMPT_READ] / max(steps, 1.0)
+    weight = min(1.0, rates[i, _RATE_GAPS] / 40.0) * dt / 5.0
+    forgotten = exp(-FORGOTTEN_PER_S * dt)
+    sharp = weight / (SHARPEST + content) ** 2
+    estimates[i, _STEP_SUM] = forgotten * estimates[i, _STEP_SUM] + sharp * measured / (
+        1.0 + content * factor(estimates, i)
+    )
+    estimates[i, _STEP_WEIGHT] = forgotten * estimates[i, _STEP_WEIGHT] + sharp
+    more = min(max(measured / empty_step(estimates, i) - 1.0, -0.5), 5.0 * content)
+    back = (1.0 - forgotten) * FACTOR_PRIOR  # the prior is not forgotten
+    estimates[i, _FACTOR_SUM] = forgotten * estimates[i, _FACTOR_SUM] + weight * more * content + back
+    estimates[i, _FACTOR_WEIGHT] = forgotten * estimates[i, _FACTOR_WEIGHT] + weight * content * content + back
+
+
+@part
+def room(estimates: Floats, i: int, itl: float) -> float:
+    """Seconds of work that a replica does in a second while its steps keep the SLO."""
+    return max(LEAST_ROOM, 1.0 - empty_step(estimates, i) / (TARGET * itl))
+
+
+@part
+def _prompt_token_s(estimates: Floats, i: int) -> float:
+    return PER_PROMPT_TOKEN * empty_step(estimates, i) * factor(estimates, i)
+
+
+@part
+def _output_token_s(estimates: Floats, i: int) -> float:
+    content = PER_SEQUENCE + PER_CONTEXT_TOKEN * _context(estimates, i)
+    return content * empty_step(estimates, i) * factor(estimates, i)
+
+
+@part
+def request_replica_s(estimates: Floats, i: int, itl: float) -> float:
+    """Replica-seconds that one request takes."""
+    prefill = prompt_tokens(estimates, i) * _prompt_token_s(estimates, i)
+    decode = output_tokens(estimates, i) * _output_token_s(estimates, i)
+    return max(prefill / FULL_PREFILL, (prefill + decode) / room(estimates, i, itl))
+
+
+@part
+def _arriving(estimates: Floats, i: int, rates: Floats, itl: float, dt: float) -> float:
+    """Replicas of arriving work; updates the smoothed prefill and decode work."""
+    # A target that is read earlier than another may show a request as gone before the other shows it as come: the
+    # rate is below 0 for a moment, and right on the mean.
+    arrived, there = rates[i, _ARRIVED], room(estimates, i, itl)
+    # Prompts that were read, and those that arrived meanwhile, at the mean.
+    unread = arrived - _counted(rates[i, _FIRSTS])
+    prefill = (_counted(rates[i, _READ]) + unread * prompt_tokens(estimates, i)) * _prompt_token_s(estimates, i)
+    output_s = arrived * output_tokens(estimates, i)
+    # Requests stay for their output at the speed of the SLO: so many KV caches are full with them.
+    caches = output_s * TARGET * itl * estimates[i, _KV] / FULL_KV
+    decode = max(output_s * _output_token_s(estimates, i), there * caches - prefill)
+    residence = min(max(0.5 * itl * output_tokens(estimates, i), ARRIVAL_S), LONGEST_RESIDENCE_S)
+    estimates[i, _PREFILL] += -expm1(-dt / ARRIVAL_S) * (prefill - estimates[i, _PREFILL])
+    estimates[i, _DECODE] += -expm1(-dt / residence) * (decode - estimates[i, _DECODE])
+    prefill, decode = estimates[i, _PREFILL], estimates[i, _DECODE]
+    return max(prefill / FULL_PREFILL, (prefill + decode) / there, 0.0)
+
+
+@part
+def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) -> float:
+    """The largest size of the last `hold` seconds, in PEAK_COUNT - 1 whole parts and the present one."""
+    part_s = hold / (PEAK_COUNT - 1)
+    began = estimates[i, _PEAKS_FROM]
+    if np.isnan(began) or began > now:  # the clock was set back
+        estimates[i, _PEAKS_FROM] = now
+        for position in range(PEAK_COUNT):
+            estimates[i, _PEAKS + position] = 0.0
+    elif now - began >= part_s:
+        passed = min(int((now - began) / part_s), PEAK_COUNT)
+        for position in range(PEAK_COUNT - 1, -1, -1):
+            kept = position >= passed
+            estimates[i, _PEAKS + position] = estimates[i, _PEAKS + position - passed] if kept else 0.0
+        estimates[i, _PEAKS_FROM] = now if passed == PEAK_COUNT else began + passed * part_s
+    estimates[i, _PEAKS] = max(estimates[i, _PEAKS], size)
+    largest = size
+    for position in range(PEAK_COUNT):
+        largest = max(largest, estimates[i, _PEAKS + position])
+    return largest
+
+
+@part
+def _with_backlog(
+    estimates: Floats, i: int, size: float, in_queue: float, ready: float, ttft: float, itl: float, start: float
+) -> float:
+    """The size that also drains the queue, and what arrives before new replicas are ready, within one start."""
+    work = estimates[i, _WORK]
+    backlog = in_queue * request_replica_s(estimates, i, itl)
+    if not ready > 0.0 or not backlog > 0.5 * ttft * ready:
+        return size
+    backlog += max(work - ready, 0.0) * start
+    return max(size, min(work + backlog / start, 2.0 * max(work, 1.0) + 2.0))
+
+
+_COLUMNS = types.Array(types.float64, 2, "C")
+
+
+@kernel(types.void(_COLUMNS, _COLUMNS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, NUMBER, NUMBER))
+def _update(
+    estimates: Floats,
+    rates: Floats,
+    waiting: Floats,
+    running: Floats,
+    kv_used: Floats,
+    ready: Floats,
+    ttft: Floats,
+    itl: Floats,
+    start: Floats,
+    longest: float,
+    now: float,
+) -> None:
+    for i in range(estimates.shape[0]):
+        unknown = np.isnan(rates[i, _ARRIVED]) or np.isnan(rates[i, _FIRSTS]) or np.isnan(rates[i, _FINISHED])
+        if np.isnan(itl[i]) or unknown or np.isnan(rates[i, _READ]) or np.isnan(rates[i, _GENERATED]):
+            continue
+        dt = now - estimates[i, _AT]
+        estimates[i, _AT] = now
+        if not dt > 0.0:
+            continue
+        replicas = _counted(ready[i])
+        _learn_requests(estimates, i, rates, _counted(running[i]), _counted(kv_used[i]), replicas, min(dt, longest))
+        _learn_capacity(estimates, i, rates, _counted(waiting[i]), replicas, itl[i], min(dt, longest))
+        work = _arriving(estimates, i, rates, itl[i], dt)
+        estimates[i, _WORK] = work
+        size = work + HEADROOM * (start[i] / USUAL_START_S) ** HEADROOM_POWER * np.sqrt(work)
+        size = _with_backlog(estimates, i, size, _counted(waiting[i]), replicas, ttft[i], itl[i], start[i])
+        hold = min(max(HOLD_STARTS * start[i], SHORTEST_HOLD_S), LONGEST_HOLD_S)
+        estimates[i, _SIZE] = _largest(estimates, i, size, hold, now)
+
+
+class SloColumns(NamedTuple):
+    """The SLO of each workload, shape (rows,), seconds. ttft, itl: NaN for a workload without an SLO."""
+
+    ttft: Floats
+    itl: Floats
+
+
+class SizingInputs(NamedTuple):
+    """What sizing reads of each workload at one moment, shape (rows,) but for rates.
+
+    rates:   shape (rows, len(WorkRate)), per second; NaN: not known now, and the estimates stay as they are.
+    waiting: requests without a first token, at the engines and at the gateway.
+    running: requests in the engines.
+    kv_used: mean ratio over the replicas.
+    ready:   replicas.
+    start:   seconds that a start takes.
+    """
+
+    rates: Floats
+    waiting: Floats
+    running: Floats
+    kv_used: Floats
+    ready: Floats
+    start: Floats
+
+
+def update(estimates: Floats, slos: SloColumns, inputs: SizingInputs, now: float, longest_s: float) -> None:
+    """Updates the estimates of all workloads in place.
+
+    estimates: shape (rows, WIDTH). now: POSIX seconds. longest_s: the rates hold for so many seconds at most.
+    """
+    rates, waiting, running, kv_used, ready, start = inputs
+    _update(estimates, rates, waiting, running, kv_used, ready, slos.ttft, slos.itl, start, longest_s, now)
+
+
+def made_sound(estimates: Floats) -> Floats:
+    """The same estimates, blank where this version could not have written them: they may come from another one."""
+    may_be_unknown = np.zeros(WIDTH, dtype=np.bool_)
+    may_be_unknown[[_AT, _WORK, _SIZE, _PEAKS_FROM]] = True
+    # NaN compares as False.
+    sound: Mask = np.all((np.abs(estimates) <= LARGEST) | (may_be_unknown & np.isnan(estimates)), axis=1)
+    sound &= np.all(estimates[:, [_PROMPTS, _OUTPUTS, _STEP_WEIGHT, _FACTOR_WEIGHT, _STEP_SUM]] >= SMALLEST, axis=1)
+    sound &= ~np.any(estimates[:, [_WORK, _SIZE]] < 0.0, axis=1)
+    return np.where(sound[:, None], estimates, blank(len(estimates)))

@@ -1,0 +1,39 @@
+"""The page about sizing has the constants of the code, and its example has the result of the code."""
+
+import re
+from fractions import Fraction
+
+import pytest
+
+from scaler.policy import sizing
+from scaler.policy.sizing import Estimate
+from tests.docs.pages import text_of
+
+PAGE = text_of("docs/explanation/sizing.md")
+ROW = re.compile(r"^\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \| ([^|]+) \|", re.MULTILINE)
+STATED = {
+    name: value.strip()
+    for names, values in ROW.findall(PAGE)
+    for name, value in zip(re.findall("[A-Z_]+", names), values.split(","), strict=True)
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_constant_has_the_value_of_the_code(name):
+    assert float(Fraction(STATED[name])) == pytest.approx(getattr(sizing, name))
+
+
+def test_every_constant_in_a_sentence_has_a_value():
+    assert set(re.findall(r"[ `(]([A-Z]+_[A-Z_]+|TARGET|HEADROOM|CROWDED|SLOWEST|WIDTH)[ `]", PAGE)) == set(STATED)
+
+
+def test_worked_example_has_the_result_of_the_code():
+    estimates = sizing.blank(1)
+    for column, value in ((Estimate.STEP_SUM, 0.010), (Estimate.STEP_WEIGHT, 1.0)):
+        estimates[0, column] = value
+    room, request_s = sizing.room(estimates, 0, 0.05), sizing.request_replica_s(estimates, 0, 0.05)
+    size = 2.0 * request_s + sizing.HEADROOM * (2.0 * request_s) ** 0.5
+
+    for text in ("10/40 = 0.75", "0.75 = 0.174 replicas", "0.32: one replica"):
+        assert text in " ".join(PAGE.split())
+    assert (round(room, 2), round(2.0 * request_s, 3), round(size, 2)) == (0.75, 0.174, 0.32)

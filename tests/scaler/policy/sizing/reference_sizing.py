@@ -1,0 +1,185 @@
+"""Sizes one workload in plain Python, one line per rule: the kernel of `scaler.policy.sizing` must equal it."""
+
+from __future__ import annotations
+
+from math import ceil, exp, expm1, isnan, nan, sqrt
+
+from scaler.policy.sizing import (
+    ARRIVAL_S,
+    CONTEXT_OF_OUTPUT,
+    CROWDED,
+    FACTOR_PRIOR,
+    FASTEST_S,
+    FEWEST_GAPS,
+    FORGOTTEN_PER_S,
+    FULL_KV,
+    FULL_PREFILL,
+    HEADROOM,
+    HEADROOM_POWER,
+    HIGHEST_FACTOR,
+    HOLD_STARTS,
+    KV_SHARE,
+    LEAST_ROOM,
+    LONGEST_HOLD_S,
+    LONGEST_RESIDENCE_S,
+    LOWEST_FACTOR,
+    MEAN_OF,
+    OUTPUT_TOKENS,
+    PEAK_COUNT,
+    PER_CONTEXT_TOKEN,
+    PER_PROMPT_TOKEN,
+    PER_SEQUENCE,
+    PRIOR_REQUESTS,
+    PROMPT_TOKENS,
+    SHARPEST,
+    SHORTEST_HOLD_S,
+    SLOWEST,
+    STEP_PRIOR,
+    STEP_S,
+    TARGET,
+    USUAL_START_S,
+    WINDOW_S,
+)
+
+
+def known(value):
+    """A rate as an amount: 0 if it is unknown, or below 0 between two responses."""
+    return 0.0 if isnan(value) else max(value, 0.0)
+
+
+class Mean:
+    """A mean over about the last MEAN_OF requests."""
+
+    def __init__(self, prior):
+        self.total, self.count = PRIOR_REQUESTS * prior, PRIOR_REQUESTS
+
+    def add(self, amount, number):
+        self.total, self.count = self.total + amount, self.count + number
+        if self.count > MEAN_OF:
+            self.total, self.count = self.total * (MEAN_OF / self.count), MEAN_OF
+
+    @property
+    def value(self):
+        return self.total / self.count
+
+
+class Peaks:
+    """The largest size of the hold, by parts of it. Keeps (index of the part, size), newest part last."""
+
+    def __init__(self):
+        self.began, self.sizes = nan, []
+
+    def largest(self, size, hold, now):
+        part = hold / (PEAK_COUNT - 1)
+        if isnan(self.began) or self.began > now:
+            self.began, self.sizes = now, []
+        elif now - self.began >= part:
+            passed = int((now - self.began) / part)
+            self.sizes = [(age + passed, kept) for age, kept in self.sizes if age + passed < PEAK_COUNT]
+            self.began = now if passed >= PEAK_COUNT else self.began + passed * part
+        self.sizes.append((0, size))
+        return max(kept for _, kept in self.sizes)
+
+
+class Sizing:
+    """The estimates of one workload, by name."""
+
+    def __init__(self):
+        self.at, self.work, self.size = nan, nan, nan
+        self.prompt, self.output = Mean(PROMPT_TOKENS), Mean(OUTPUT_TOKENS)
+        self.kv = KV_SHARE
+        self.step_sum, self.step_weight = STEP_PRIOR * STEP_S, STEP_PRIOR
+        self.factor_sum = self.factor_weight = FACTOR_PRIOR
+        self.gaps = self.gap_seconds = self.prompt_read = self.replica_seconds = 0.0
+        self.prefill = self.decode = 0.0
+        self.peaks = Peaks()
+
+    def update(self, rates, waiting, running, kv_used, ready, ttft, itl, start, longest, now):
+        """rates: in the order of WorkRate."""
+        arrived, firsts, finished, read, generated, gaps, gap_seconds = rates
+        if any(isnan(each) for each in (itl, arrived, firsts, finished, read, generated)):
+            return
+        dt, self.at = now - self.at, now
+        if not dt > 0.0:
+            return
+        learned_s, ready, waiting = min(dt, longest), known(ready), known(waiting)
+        self.prompt.add(known(read) * learned_s, known(firsts) * learned_s)
+        self.output.add(known(generated) * learned_s, known(finished) * learned_s)
+        if known(running) >= 1.0 and known(kv_used) > 0.0 and ready > 0.0:
+            self.kv += min(0.01 * learned_s, 1.0) * (kv_used * ready / running - self.kv)
+        self.learn_capacity(known(gaps), known(gap_seconds), known(read), waiting, ready, itl, learned_s)
+        self.work = self.arriving(arrived, known(firsts), known(read), itl, dt)
+        size = self.work + HEADROOM * (start / USUAL_START_S) ** HEADROOM_POWER * sqrt(self.work)
+        size = self.with_backlog(size, waiting, ready, ttft, itl, start)
+        hold = min(max(HOLD_STARTS * start, SHORTEST_HOLD_S), LONGEST_HOLD_S)
+        self.size = self.peaks.largest(size, hold, now)
+
+    def learn_capacity(self, gaps, gap_seconds, read, waiting, ready, itl, dt):
+        kept = exp(-dt / WINDOW_S)
+        self.gaps = kept * self.gaps + gaps * dt
+        self.gap_seconds = kept * self.gap_seconds + gap_seconds * dt
+        self.prompt_read = kept * self.prompt_read + read * dt
+        self.replica_seconds = kept * self.replica_seconds + ready * dt
+        if ready <= 0.0 or gaps < FEWEST_GAPS:
+            return
+        measured = self.gap_seconds / self.gaps
+        if waiting > CROWDED * ready or not FASTEST_S <= measured <= SLOWEST * itl:
+            return
+        # Sequences in a step, seen by a token; and the share of replicas that make a step at all, as Poisson has it.
+        sequences = self.gap_seconds / self.replica_seconds
+        working = sequences / -expm1(-sequences)
+        steps = max(self.gaps / max(working, 1.0), 1.0)
+        content = (1.0 + sequences) * self.token_content + PER_PROMPT_TOKEN * self.prompt_read / steps
+        weight, forgotten = min(1.0, gaps / 40.0) * dt / 5.0, exp(-FORGOTTEN_PER_S * dt)
+        sharp = weight / (SHARPEST + content) ** 2
+        self.step_sum = forgotten * self.step_sum + sharp * measured / (1.0 + content * self.factor)
+        self.step_weight = forgotten * self.step_weight + sharp
+        more = min(max(measured / self.step - 1.0, -0.5), 5.0 * content)
+        prior = (1.0 - forgotten) * FACTOR_PRIOR
+        self.factor_sum = forgotten * self.factor_sum + weight * content * more + prior
+        self.factor_weight = forgotten * self.factor_weight + weight * content**2 + prior
+
+    @property
+    def step(self):
+        return self.step_sum / self.step_weight
+
+    @property
+    def factor(self):
+        return min(max(self.factor_sum / self.factor_weight, LOWEST_FACTOR), HIGHEST_FACTOR)
+
+    @property
+    def token_content(self):
+        """What one sequence is in a step, as a share of an empty one."""
+        return PER_SEQUENCE + PER_CONTEXT_TOKEN * (self.prompt.value + CONTEXT_OF_OUTPUT * self.output.value)
+
+    def room(self, itl):
+        return max(LEAST_ROOM, 1.0 - self.step / (TARGET * itl))
+
+    def request_s(self, itl):
+        """Replica-seconds of one request."""
+        prefill = self.prompt.value * PER_PROMPT_TOKEN * self.step * self.factor
+        decode = self.output.value * self.token_content * self.step * self.factor
+        return max(prefill / FULL_PREFILL, (prefill + decode) / self.room(itl))
+
+    def arriving(self, arrived, firsts, read, itl, dt):
+        room, price = self.room(itl), self.step * self.factor
+        prefill = (read + (arrived - firsts) * self.prompt.value) * PER_PROMPT_TOKEN * price
+        output = arrived * self.output.value
+        in_caches = output * TARGET * itl * self.kv / FULL_KV
+        decode = max(output * self.token_content * price, room * in_caches - prefill)
+        residence = min(max(0.5 * itl * self.output.value, ARRIVAL_S), LONGEST_RESIDENCE_S)
+        self.prefill += (1.0 - exp(-dt / ARRIVAL_S)) * (prefill - self.prefill)
+        self.decode += (1.0 - exp(-dt / residence)) * (decode - self.decode)
+        return max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room, 0.0)
+
+    def with_backlog(self, size, waiting, ready, ttft, itl, start):
+        backlog = waiting * self.request_s(itl)
+        if ready <= 0.0 or backlog <= 0.5 * ttft * ready:
+            return size
+        backlog += max(self.work - ready, 0.0) * start
+        return max(size, min(self.work + backlog / start, 2.0 * max(self.work, 1.0) + 2.0))
+
+
+def whole(size):
+    """Replicas of a size."""
+    return ceil(size - 1e-9)

@@ -1,0 +1,86 @@
+"""Tests how long the largest size counts, and what a clock that is set back does to it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.policy.sizing import (
+    HEADROOM,
+    HOLD_STARTS,
+    LONGEST_HOLD_S,
+    PEAK_COUNT,
+    SHORTEST_HOLD_S,
+    Estimate,
+)
+from tests.budget import examples
+
+BURST = 400.0  # requests per second, for one update
+
+
+def held_s(chat, rates, every, at_most):
+    """Seconds from a burst until the size is below that of the burst."""
+    peak = chat.after(every, rates(BURST, gaps=0.0))
+    passed = 0.0
+    while passed < at_most:
+        passed += every
+        if chat.after(every, rates(0.0)) < peak:
+            return passed
+    return passed
+
+
+@pytest.mark.parametrize("every", [1.0, 5.0, 7.0])
+@pytest.mark.parametrize("start", [1.0, 50.0, 75.0, 120.0, 299.0, 300.0, 3600.0])
+def test_largest_size_is_held_for_six_starts_and_for_no_more_than_one_part_longer(sized, rates, start, every):
+    hold = min(max(HOLD_STARTS * start, SHORTEST_HOLD_S), LONGEST_HOLD_S)
+    part = hold / (PEAK_COUNT - 1)
+    for before in (0.0, 0.3 * part, 0.99 * part):  # the burst comes at any moment of a part
+        chat = sized(start=start)
+        chat.after(5.0, rates(0.0))
+        if before:
+            chat.after(before, rates(0.0))
+        # It is seen at an update: the first at or after the end.
+        assert hold <= held_s(chat, rates, every, 2 * hold) <= hold + part + every
+
+
+def test_size_within_the_hold_never_falls_and_a_larger_one_counts_at_once(sized, rates):
+    chat = sized(start=75.0)
+    first = chat.during(60.0, rates(10.0, gaps=0.0))[-1]
+    sizes = chat.during(120.0, rates(2.0, gaps=0.0))
+    assert min(sizes) == max(sizes) == first
+    assert chat.after(5.0, rates(BURST, gaps=0.0)) > first
+
+
+@given(st.lists(st.tuples(st.floats(0.5, 400.0), st.floats(0.0, 100.0)), min_size=1, max_size=40), st.floats(10, 400))
+@settings(max_examples=examples(100))
+def test_size_is_at_least_every_size_of_the_hold_and_at_most_the_largest_of_one_part_more(sized, rates, turns, start):
+    chat, past = sized(start=start), []
+    hold = min(max(HOLD_STARTS * start, SHORTEST_HOLD_S), LONGEST_HOLD_S)
+    for step, requests in turns:
+        size = chat.after(step, rates(requests, gaps=0.0))
+        # Without a queue, the size of this moment follows from its work.
+        work = chat[Estimate.WORK]
+        past.append((chat.now, work + HEADROOM * (start / 75.0) ** 0.25 * work**0.5))
+        least = max(each for at, each in past if chat.now - at <= hold * (1 - 1e-9))
+        most = max(each for at, each in past if chat.now - at <= hold * (1 + 1 / (PEAK_COUNT - 1)) * (1 + 1e-9))
+        assert least * (1 - 1e-9) <= size <= most * (1 + 1e-9)
+
+
+def test_clock_set_back_does_not_stop_updates(sized, rates):
+    chat = sized()
+    high = chat.during(300.0, rates(20.0, gaps=0.0))[-1]
+    chat.after(-86_400.0, rates(1.0, gaps=0.0))
+    assert chat[Estimate.AT] == chat.now
+    assert chat.after(5.0, rates(100.0, gaps=0.0)) > high, "a rise counts from the second update on"
+    sizes = chat.during(2400.0, rates(1.0, gaps=0.0))
+    assert sizes[-1] < 1.0, "and so does a fall, once the hold is over"
+
+
+def test_clock_set_forward_does_not_count_the_leap_as_traffic(sized, rates):
+    chat = sized()
+    chat.during(300.0, rates(1.0, prompt=500.0, output=200.0))
+    prompts, before = chat[Estimate.PROMPTS], chat[Estimate.WORK]
+    chat.after(86_400.0, rates(1.0, prompt=500.0, output=200.0))
+    assert chat[Estimate.PROMPTS] <= prompts + 15.0, "rates hold for three intervals at most"
+    assert chat[Estimate.WORK] == pytest.approx(before, rel=0.05)

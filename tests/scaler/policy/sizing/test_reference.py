@@ -1,0 +1,75 @@
+"""Compares the kernel with its plain-Python reference over random histories."""
+
+from __future__ import annotations
+
+from math import isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.policy import sizing
+from scaler.policy.sizing import Estimate, SizingInputs, SloColumns, WorkRate
+from tests.budget import examples
+from tests.scaler.policy.sizing import reference_sizing
+
+START = 1.7e9  # POSIX seconds, so that floats have the precision of production
+
+SLOS = st.tuples(st.floats(0.01, 60.0), st.floats(0.001, 1.0) | st.sampled_from([0.05, 0.06]))
+STEPS_S = st.sampled_from([1.0, 5.0, 15.0]) | st.floats(-100.0, 5000.0)
+UNKNOWN = st.just(nan)
+REQUESTS = st.floats(-5.0, 50.0) | st.just(0.0)
+AMOUNTS = (*([REQUESTS] * 3), *(st.floats(0.0, largest) for largest in (1e5, 1e4, 1e4, 500.0)))
+# Most responses have all counters, some lack one.
+RATES = (
+    st.tuples(*AMOUNTS) | st.tuples(*AMOUNTS[:5], UNKNOWN, UNKNOWN) | st.tuples(*(each | UNKNOWN for each in AMOUNTS))
+)
+MOMENTS = st.tuples(
+    STEPS_S,
+    RATES,
+    st.integers(0, 200).map(float) | UNKNOWN,
+    st.integers(0, 200).map(float) | UNKNOWN,
+    st.floats(0.0, 1.0) | UNKNOWN,
+    st.integers(0, 40).map(float) | UNKNOWN,
+    st.floats(1.0, 1800.0),
+)
+
+# What the reference calls the columns of the estimates.
+NAMES = {
+    Estimate.WORK: lambda each: each.work,
+    Estimate.SIZE: lambda each: each.size,
+    Estimate.KV_PER_REQUEST: lambda each: each.kv,
+    Estimate.PREFILL: lambda each: each.prefill,
+    Estimate.DECODE: lambda each: each.decode,
+    Estimate.PROMPT_SUM: lambda each: each.prompt.total,
+    Estimate.OUTPUT_SUM: lambda each: each.output.total,
+    Estimate.STEP_SUM: lambda each: each.step_sum,
+    Estimate.STEP_WEIGHT: lambda each: each.step_weight,
+    Estimate.FACTOR_SUM: lambda each: each.factor_sum,
+    Estimate.FACTOR_WEIGHT: lambda each: each.factor_weight,
+    Estimate.REPLICA_SECONDS: lambda each: each.replica_seconds,
+}
+
+
+@given(SLOS, st.lists(MOMENTS, min_size=1, max_size=12))
+@settings(max_examples=examples(300))
+def test_kernel_equals_the_reference(slo, moments):
+    estimates, reference, now = sizing.blank(1), reference_sizing.Sizing(), START
+    slos = SloColumns(*(np.array([each]) for each in slo))
+    for step, rates, waiting, running, kv_used, ready, start in moments:
+        now += step
+        columns = (np.array([each]) for each in (waiting, running, kv_used, ready, start))
+        sizing.update(estimates, slos, SizingInputs(np.array([rates]), *columns), now, 15.0)
+        reference.update(rates, waiting, running, kv_used, ready, *slo, start, 15.0, now)
+        for estimate, of in NAMES.items():
+            # Work that cancels to 1e-16 has a root of 1e-8.
+            least = 1e-7 if estimate is Estimate.SIZE else 1e-9
+            assert estimates[0, estimate] == pytest.approx(of(reference), rel=1e-9, abs=least, nan_ok=True), estimate
+
+
+def test_columns_of_the_reference_are_in_the_order_of_the_kernel():
+    assert [rate.name for rate in WorkRate] == [
+        "ARRIVED", "FIRST_TOKENS", "FINISHED", "PROMPT", "GENERATED", "GAPS", "GAP_SECONDS",
+    ]  # fmt: skip
+    assert isnan(reference_sizing.Sizing().size)
