@@ -35,7 +35,7 @@ APART = {
 # Metrics that the demo has or lacks depending on the machine's speed: queried from the target.
 SELDOM = (
     r'^(?![\s\S]*"serving")[\s\S]*reason="held"', r'reason=~"held\|incomplete\|unknown"',
-    r"tidegate_held_seconds", r"ALERTS",
+    r"tidegate_held_seconds", r"ALERTS", r'^(?![\s\S]*"serving")[\s\S]*reason="capped"',
     r"avg_over_time\(tidegate_gpu_engine_active", r"tidegate_stale_targets\S* > 0", r"tidegate_scrape_failures",
     r"tidegate_incomplete_series\S* > 0",
     r"tidegate_scrape_up\S* == 0", r"tidegate_streams_ended",

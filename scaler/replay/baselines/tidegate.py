@@ -137,7 +137,10 @@ class Tidegate:
             slos = sizing.SloColumns(np.full(1, slo.first_s), np.full(1, slo.rest_per_token_s))
             sizing.update(self._sizes, slos, inputs, observation.now, 3.0 * self.every_s)
         self._counters = counters
-        self._readings.signals[0, Signal.SLO] = self._sizes[0, Estimate.SIZE]
+        size = self._sizes[0, Estimate.SIZE]
+        self._readings.signals[0, Signal.SLO] = size
+        if isnan(size) and observation.ready:  # two responses make the first rate; until then replicas stay
+            self._readings.signals[0, Signal.WORK] = nan
 
     def _sleeps_on(self, observation: Observation) -> bool:
         """Asleep, and nothing is there and nothing came: every further look would answer the same."""

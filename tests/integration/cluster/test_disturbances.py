@@ -85,7 +85,10 @@ async def test_unreachable_api_server_changes_no_decision_and_decisions_follow_a
 ):
     fake = separate_cluster.fake
     front = tenant.service("front", page.epp(held=0, ready=1))
-    metadata = {"engine": "vllm", "gateway": "front", "keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+    metadata = {
+        "engine": "vllm", "gateway": "front", "objectives.work": "16", "keep_warm": "1s", "smoothing.up": "0s",
+        "smoothing.down": "0.3s",
+    }  # fmt: skip
     llama = tenant.deployment("llama", page.vllm(waiting=0, running=20), pods=2)
     chat = tenant.scaled_object("chat", target="llama", minimum=0, maximum=9, **metadata)
     await keda.until((3, True), chat)
@@ -120,7 +123,10 @@ async def test_workload_stays_at_zero_while_the_api_server_is_away(
 ):
     # None: an endpoint picker that has had no request yet exposes no queue.
     front = tenant.service("front", page.epp(held=held, ready=0))
-    metadata = {"engine": "vllm", "gateway": "front", "keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+    metadata = {
+        "engine": "vllm", "gateway": "front", "objectives.work": "16", "keep_warm": "1s", "smoothing.up": "0s",
+        "smoothing.down": "0.3s",
+    }  # fmt: skip
     tenant.deployment("llama")
     chat = tenant.scaled_object("chat", target="llama", minimum=0, maximum=9, **metadata)
     await keda.until((0, False), chat)

@@ -3,7 +3,7 @@
 from tests.fakes import objects
 from tests.fakes.waiting import until
 
-QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+QUICK = {"keep_warm": "1s", "objectives.work": "16", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 
 
 async def events_until(tenant, *reasons):

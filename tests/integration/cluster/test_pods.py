@@ -5,7 +5,7 @@ import time
 from tests.fakes import objects
 from tests.fakes.waiting import until_scraped
 
-QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+QUICK = {"keep_warm": "1s", "objectives.work": "16", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 IMPUTE_AFTER_S = 1.0  # of the daemon that all share
 LWS = "leaderworkerset.sigs.k8s.io"
 
@@ -43,7 +43,7 @@ async def test_lost_node_scales_nothing_down_and_its_pods_are_imputed_and_then_r
     stay = [llama.pod(page.vllm(waiting=0, running=14), node=f"{tenant.name}-1") for _ in range(2)]
     lost = [llama.pod(page.vllm(waiting=0, running=14), node=f"{tenant.name}-2") for _ in range(2)]
     llama.scale(4)
-    metadata = {"engine": "vllm", "smoothing.up": "0s", "smoothing.down": "5s"}
+    metadata = {"engine": "vllm", "objectives.work": "16", "smoothing.up": "0s", "smoothing.down": "5s"}
     chat = tenant.scaled_object("chat", target="llama", minimum=1, maximum=9, **metadata)
     await tidegate.until_evidence(tenant.name, "chat", running=56.0, replicas_ready=4)
     await keda.until((4, True), chat)
@@ -85,7 +85,7 @@ async def test_unreachable_pod_of_four_is_imputed_and_never_idle(tenant, page, t
     async with keda.watching(chat) as responses:
         llama.pods[3].refuse()
         await tidegate.until_evidence(tenant.name, "chat", running=42.0)
-        await until_imputed(tidegate, tenant, "3 of 4 ready pods answer")
+        await until_imputed(tidegate, tenant, "3 of 4 ready pods respond")
         await until_scraped(front)
     assert responses == [(4, True)]
 

@@ -6,7 +6,7 @@ import grpc
 
 from tests.fakes.waiting import until_scraped
 
-QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+QUICK = {"keep_warm": "1s", "objectives.work": "16", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 
 
 async def test_two_lines_of_metadata_define_a_workload(tenant, page, tidegate, keda):

@@ -10,7 +10,7 @@ from tests.fakes.daemon import running
 from tests.fakes.keda import Keda
 
 ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
-QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+QUICK = {"keep_warm": "1s", "objectives.work": "16", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 
 
 @pytest.fixture

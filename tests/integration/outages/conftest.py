@@ -22,7 +22,7 @@ tick: 0.1s
 log: {format: json}
 """
 # Metadata of a trigger: almost no smoothing, and asleep after a second.
-QUICK = {"engine": "vllm", "keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+QUICK = {"engine": "vllm", "objectives.work": "16", "keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 
 
 def in_cluster(cluster, more=""):

@@ -5,9 +5,9 @@ TESTS = {
         "none": ("test_silent_pod_is_held_and_then_an_error_which_scales_nothing_without_a_fallback",),
         "`replicas: 6`": (
             "test_start_without_an_api_server_responds_with_errors_which_wake_workloads_with_a_fallback",
-            "test_fallback_does_not_engage_while_the_scaler_is_wholly_down",
+            "test_fallback_does_not_engage_while_the_scaler_is_down",
         ),
-        "`replicas: 0`": ("test_a_fallback_of_zero_replicas_lets_an_error_put_to_sleep",),
+        "`replicas: 0`": ("test_fallback_of_zero_replicas_lets_an_error_scale_to_zero",),
     },
     "Sources": {
         "the only pod: refused, no answer, HTTP error, or no queue series": (
@@ -19,7 +19,7 @@ TESTS = {
         "more than half of them": ("test_two_silent_pods_of_three_are_held_and_then_an_error",),
         "one series: missing, invalid, repeated or unparsable; a Redis key of the wrong type": (
             "test_unreadable_queue_never_ends_at_zero",
-            "test_a_key_that_is_no_queue_wakes_nobody_puts_nobody_to_sleep_and_is_told",
+            "test_key_of_a_wrong_type_neither_wakes_nor_scales_down_and_is_reported",
         ),
         "one GPU: missing, unparsable or without pod label": ("test_unreadable_busy_gpu_never_ends_at_zero",),
         "the gateway": ("test_silent_gateway_is_held_and_then_an_error_and_wakes_no_sleeping_workload",),
@@ -73,7 +73,7 @@ TESTS = {
         "the newest checkpoint is torn": ("test_unreadable_checkpoint_is_logged_and_the_previous_one_is_read",),
         "its disk is full, read-only or hangs": (
             "test_unwritable_directory_costs_only_the_checkpoints",
-            "test_a_disk_that_hangs_does_not_keep_tidegate_from_ending",
+            "test_hanging_disk_does_not_block_the_shutdown",
         ),
         "it is frozen: swapping node, paused container": (
             "test_frozen_tidegate_does_not_respond_and_thawed_it_decides_as_before",
@@ -82,7 +82,7 @@ TESTS = {
         "it drains (SIGTERM)": ("test_sigterm_ends_streams_with_ok_so_that_keda_comes_back_soon",),
         "its ticks fail (bug)": (
             "test_every_decision_is_an_error_after_the_hold_until_ticks_recover",
-            "test_giving_up_leaves_who_sleeps_asleep_because_an_error_would_let_kedas_fallback_wake_it",
+            "test_giving_up_keeps_a_sleeping_workload_asleep_for_kedas_fallback",
         ),
         "a response triggers a bug": (
             "test_response_that_cannot_be_processed_holds_only_its_workload",
@@ -129,7 +129,7 @@ TESTS = {
     },
     "Clocks": {
         "the node's clock is set": ("test_set_system_clock_changes_no_decision",),
-        "… while Tidegate was down": ("test_a_state_from_the_future_is_moved_to_now_and_is_as_old_as_it_is_ahead",),
+        "… while Tidegate was down": ("test_state_from_the_future_is_moved_to_now_and_is_as_old_as_it_is_ahead",),
         "a source's timestamps are ahead": ("test_sample_with_a_timestamp_ahead_is_fresh_no_longer_than_any_other",),
         "… are behind by more than a reading is fresh": (
             "test_sample_with_a_timestamp_far_behind_is_held_and_then_an_error",

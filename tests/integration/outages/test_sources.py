@@ -18,7 +18,10 @@ from .conftest import QUICKLY
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 FALLBACKS = (None, FallbackSpec(3, 6), FallbackSpec(3, 2), FallbackSpec(3, 0))
-QUICK = "    smoothing: {up: 0s, down: 0.3s}\n    keep_warm: 1s\n    replicas: {min: 0, max: 9}\n    engine: vllm\n"
+QUICK = (
+    "    smoothing: {up: 0s, down: 0.3s}\n    keep_warm: 1s\n    replicas: {min: 0, max: 9}\n"
+    "    engine: vllm\n    objectives: {work: 16}\n"
+)
 
 
 def workload(name, where):

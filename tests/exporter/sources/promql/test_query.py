@@ -19,7 +19,7 @@ def test_query_has_the_families_of_the_kind_the_selector_and_up(query):
 
 
 def test_selector_may_be_empty_or_end_in_a_comma(query):
-    assert promql(query("http://p", selector=""), 1.0).endswith('|vllm:request_success_total"}[1000ms]')
+    assert promql(query("http://p", selector=""), 1.0).endswith('|vllm:time_to_first_token_seconds_count"}[1000ms]')
     assert promql(query("http://p", selector=' a="b", '), 0.5).endswith('",a="b"}[500ms]')
 
 

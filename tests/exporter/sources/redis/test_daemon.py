@@ -54,7 +54,7 @@ async def test_key_of_a_wrong_type_neither_wakes_nor_scales_down_and_is_reported
         await server.client.hset("more", mapping={"a": "1"})
         await running.until_metric('tidegate_reason{namespace="ai",reason="incomplete",workload="chat"} 1')
         assert await running.ask.answer() == (2, True)
-    assert "more: is a hash, not a list" in running.complaints
+    assert "more: is a hash, not a list" in running.stderr
 
 
 @pytest.mark.parametrize("queues", ["streams: [{key: events, group: workers}]", "celery: [events]"])
