@@ -251,7 +251,9 @@ def _ago(now: float, at: float) -> str:
 def objectives(case: Case) -> Step:
     sentences, rows = [], []
     for signal, target in case.targets:
-        rows.append((NAMES[signal], float(case.readings.signals[signal]), target, float(case.verdict.demand[signal])))
+        # Of an SLO the arriving work; its signal is the size that follows from it.
+        value = float((case.aside.latest if signal is Signal.SLO else case.readings.signals)[signal])
+        rows.append((NAMES[signal], value, target, float(case.verdict.demand[signal])))
         sentences.append(_demand(case, signal, target))
     if not rows:
         sentences = ["It has no objective: while awake it has its minimum."]

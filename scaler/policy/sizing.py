@@ -48,7 +48,7 @@ class WorkRate(IntEnum):
 
 
 class Estimate(IntEnum):
-    """The columns of a workload's estimates: `len(Estimate)` floats, part of a checkpoint. NaN: none yet."""
+    """The columns of a workload's estimates: WIDTH floats, part of a checkpoint. NaN: none yet."""
 
     AT = 0  # POSIX seconds of the last update
     PROMPT_SUM = 1  # tokens of the last requests whose prompt was read

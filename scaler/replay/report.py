@@ -245,8 +245,9 @@ def _worth(row: ResultRow) -> tuple[bool, float]:
 
 
 def _top(section: TraceSection) -> float:
-    """Of the scale that all policies share, replicas. Where there is a plan it ends at PLANS times its peak: one policy
-    that orders all it may would else press those worth comparing flat. What is higher is cut, and said in its head.
+    """The top of the scale that all policies share, in replicas: with a plan, at most PLANS times its peak.
+
+    A policy that orders its maximum would otherwise flatten the others. A higher curve is cut, and its head says so.
     """
     highest = max([1.0, *(float(row.course.chart[:, 1:3].max()) for row in section.rows)])
     if section.plan is None:
