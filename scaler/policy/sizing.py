@@ -9,9 +9,12 @@ Demand is the rate at which work arrives, not the requests in hand: a queue says
 2. **Capacity.** `step` and a factor on `f` are fitted to the engine's mean time between tokens. A replica whose steps
    may take `TARGET * itl` has room for `1 - step / (TARGET * itl)` seconds of work in each second.
 3. **Arriving work** `x`, in replicas: the work of the requests that arrive per second, over that room.
-4. **Size**: `x + HEADROOM * sqrt(x)`, the spread of random arrivals; more where starts take long. Waiting requests add
-   what drains them within one start. The largest of the last `HOLD_STARTS` start-up times counts, so that replicas do
+4. **Size**: `x + headroom * sqrt(x)`, the spread of random arrivals; more where starts take long. Waiting requests add
+   what drains them within one start. The largest of the last `hold_starts` start-up times counts, so that replicas do
    not end and start again for the same work.
+
+The constants of rules that can be switched off are an argument, `SizingConstants`: a replay measures what each rule is
+worth. The daemon passes `DEFAULTS`.
 
 Worked example: an empty step of 10 ms, `itl: 50ms`, two requests per second of 500 prompt and 200 output tokens: a
 request takes 0.0435 s for its prompt and 0.022 s for its tokens, so 0.13 s of work arrive per second. The room is
@@ -25,7 +28,7 @@ from math import exp, expm1
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
+from numba import typeof, types
 
 from exporter.model import Floats
 from scaler.columns import Mask
@@ -83,27 +86,40 @@ STEP_S, PROMPT_TOKENS, OUTPUT_TOKENS, KV_SHARE = 0.015, 500.0, 200.0, 0.001
 CONTEXT_OF_OUTPUT = 0.6
 TARGET = 0.8  # of the inter-token latency of the SLO: its mean must stay below, so that 99 % of the requests meet it
 FULL_PREFILL = 0.9  # of a replica's time; above it the queue of prompts grows without bound
-FULL_KV = 0.95  # of the KV cache: above it engines preempt requests
 LEAST_ROOM = 0.1  # for an SLO that one request alone does not meet
-HEADROOM = 0.35  # times the square root of the replicas of work, at a start-up time of USUAL_START_S
-USUAL_START_S, HEADROOM_POWER = 75.0, 0.25
+USUAL_START_S = 75.0
 UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
-HOLD_STARTS, SHORTEST_HOLD_S, LONGEST_HOLD_S = 6.0, 300.0, 1800.0
 ARRIVAL_S = 10.0  # time constant of arriving prompts
-LONGEST_RESIDENCE_S = 30.0  # time constant of decode work: half a request's time in the batch, at most this
 MEAN_OF, PRIOR_REQUESTS = 200.0, 5.0  # requests over which means are taken; those that the assumptions count for
 # Learning the capacity.
 WINDOW_S = 60.0  # samples are means over this time
 FEWEST_GAPS = 4.0  # tokens per second below which a sample says nothing
 FORGOTTEN_PER_S = 1e-4  # of a sample's weight: half after two hours
 STEP_PRIOR, FACTOR_PRIOR = 0.1, 5.0  # weights of STEP_S and of a factor of 1
-SHARPEST = 0.1  # weight of a sample for the empty step: 1 / (SHARPEST + f)**2, as its error grows with f
-LOWEST_FACTOR, HIGHEST_FACTOR = 0.4, 2.5
 CROWDED = 2.0  # waiting requests per replica above which steps say nothing of capacity
 LARGEST = 1e12  # of a restored estimate
 SMALLEST = 1e-9  # of one that is a divisor
 FASTEST_S = 1e-4  # between two tokens; a shorter time is that of a counter that stands still
 SLOWEST = 1.3  # times the SLO: replicas that are overloaded differ among themselves
+
+
+class SizingConstants(NamedTuple):
+    """The constants of the rules that a replay can switch off, such as `DEFAULTS._replace(headroom=0.0)`; floats."""
+
+    full_kv: float = 0.95  # of the KV cache: above it engines preempt requests; inf: the cache limits nothing
+    longest_residence_s: float = 30.0  # time constant of decode work: half a request's time in the batch, at most this
+    headroom: float = 0.35  # times the square root of the replicas of work, at a start-up time of USUAL_START_S
+    headroom_power: float = 0.25  # of the start-up time over USUAL_START_S
+    backlog_of_ttft: float = 0.5  # of the TTFT of the SLO: a longer queue counts; inf: none counts
+    hold_starts: float = 6.0  # start-up times for which the largest size counts, within the two bounds
+    shortest_hold_s: float = 300.0
+    longest_hold_s: float = 1800.0
+    sharpest: float = 0.1  # weight of a sample for the empty step: 1 / (sharpest + f)**2; inf: it is not learned
+    lowest_factor: float = 0.4
+    highest_factor: float = 2.5
+
+
+DEFAULTS = SizingConstants()
 
 _PEAKS = int(Estimate.PEAKS)
 _AT, _KV = int(Estimate.AT), int(Estimate.KV_PER_REQUEST)
@@ -146,9 +162,10 @@ def empty_step(estimates: Floats, i: int) -> float:
 
 
 @part
-def factor(estimates: Floats, i: int) -> float:
+def factor(estimates: Floats, i: int, constants: SizingConstants) -> float:
     """How much more the content of a step costs on this server than the priors say."""
-    return min(max(estimates[i, _FACTOR_SUM] / estimates[i, _FACTOR_WEIGHT], LOWEST_FACTOR), HIGHEST_FACTOR)
+    fitted = estimates[i, _FACTOR_SUM] / estimates[i, _FACTOR_WEIGHT]
+    return min(max(fitted, constants.lowest_factor), constants.highest_factor)
 
 
 @part
@@ -196,7 +213,14 @@ def _learn_requests(
 
 @part
 def _learn_capacity(
-    estimates: Floats, i: int, rates: Floats, waiting: float, ready: float, itl: float, dt: float
+    estimates: Floats,
+    i: int,
+    rates: Floats,
+    waiting: float,
+    ready: float,
+    itl: float,
+    dt: float,
+    constants: SizingConstants,
 ) -> None:
     """Fits the empty step and the factor to the mean time between tokens of the last minute.
 
@@ -220,9 +244,10 @@ def _learn_capacity(
     content += PER_PROMPT_TOKEN * estimates[i, _PROMPT_READ] / max(steps, 1.0)
     weight = min(1.0, rates[i, _RATE_GAPS] / 40.0) * dt / 5.0
     forgotten = exp(-FORGOTTEN_PER_S * dt)
-    sharp = weight / (SHARPEST + content) ** 2
+    # The error of a sample grows with what is in the step.
+    sharp = weight / (constants.sharpest + content) ** 2
     estimates[i, _STEP_SUM] = forgotten * estimates[i, _STEP_SUM] + sharp * measured / (
-        1.0 + content * factor(estimates, i)
+        1.0 + content * factor(estimates, i, constants)
     )
     estimates[i, _STEP_WEIGHT] = forgotten * estimates[i, _STEP_WEIGHT] + sharp
     more = min(max(measured / empty_step(estimates, i) - 1.0, -0.5), 5.0 * content)
@@ -238,38 +263,40 @@ def room(estimates: Floats, i: int, itl: float) -> float:
 
 
 @part
-def _prompt_token_s(estimates: Floats, i: int) -> float:
-    return PER_PROMPT_TOKEN * empty_step(estimates, i) * factor(estimates, i)
+def _prompt_token_s(estimates: Floats, i: int, constants: SizingConstants) -> float:
+    return PER_PROMPT_TOKEN * empty_step(estimates, i) * factor(estimates, i, constants)
 
 
 @part
-def _output_token_s(estimates: Floats, i: int) -> float:
+def _output_token_s(estimates: Floats, i: int, constants: SizingConstants) -> float:
     content = PER_SEQUENCE + PER_CONTEXT_TOKEN * _context(estimates, i)
-    return content * empty_step(estimates, i) * factor(estimates, i)
+    return content * empty_step(estimates, i) * factor(estimates, i, constants)
 
 
 @part
-def request_replica_s(estimates: Floats, i: int, itl: float) -> float:
+def request_replica_s(estimates: Floats, i: int, itl: float, constants: SizingConstants) -> float:
     """Replica-seconds that one request takes."""
-    prefill = prompt_tokens(estimates, i) * _prompt_token_s(estimates, i)
-    decode = output_tokens(estimates, i) * _output_token_s(estimates, i)
+    prefill = prompt_tokens(estimates, i) * _prompt_token_s(estimates, i, constants)
+    decode = output_tokens(estimates, i) * _output_token_s(estimates, i, constants)
     return max(prefill / FULL_PREFILL, (prefill + decode) / room(estimates, i, itl))
 
 
 @part
-def _arriving(estimates: Floats, i: int, rates: Floats, itl: float, dt: float) -> float:
+def _arriving(estimates: Floats, i: int, rates: Floats, itl: float, dt: float, constants: SizingConstants) -> float:
     """Replicas of arriving work; updates the smoothed prefill and decode work."""
     # A target that is read earlier than another may show a request as gone before the other shows it as come: the
     # rate is below 0 for a moment, and right on the mean.
     arrived, there = rates[i, _ARRIVED], room(estimates, i, itl)
     # Prompts that were read, and those that arrived meanwhile, at the mean.
     unread = arrived - _counted(rates[i, _FIRSTS])
-    prefill = (_counted(rates[i, _READ]) + unread * prompt_tokens(estimates, i)) * _prompt_token_s(estimates, i)
+    prefill = (_counted(rates[i, _READ]) + unread * prompt_tokens(estimates, i)) * _prompt_token_s(
+        estimates, i, constants
+    )
     output_s = arrived * output_tokens(estimates, i)
     # Requests stay for their output at the speed of the SLO: so many KV caches are full with them.
-    caches = output_s * TARGET * itl * estimates[i, _KV] / FULL_KV
-    decode = max(output_s * _output_token_s(estimates, i), there * caches - prefill)
-    residence = min(max(0.5 * itl * output_tokens(estimates, i), ARRIVAL_S), LONGEST_RESIDENCE_S)
+    caches = output_s * TARGET * itl * estimates[i, _KV] / constants.full_kv
+    decode = max(output_s * _output_token_s(estimates, i, constants), there * caches - prefill)
+    residence = min(max(0.5 * itl * output_tokens(estimates, i), ARRIVAL_S), constants.longest_residence_s)
     estimates[i, _PREFILL] += -expm1(-dt / ARRIVAL_S) * (prefill - estimates[i, _PREFILL])
     estimates[i, _DECODE] += -expm1(-dt / residence) * (decode - estimates[i, _DECODE])
     prefill, decode = estimates[i, _PREFILL], estimates[i, _DECODE]
@@ -300,21 +327,30 @@ def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) ->
 
 @part
 def _with_backlog(
-    estimates: Floats, i: int, size: float, in_queue: float, ready: float, ttft: float, itl: float, start: float
+    estimates: Floats,
+    i: int,
+    size: float,
+    in_queue: float,
+    ready: float,
+    ttft: float,
+    itl: float,
+    start: float,
+    constants: SizingConstants,
 ) -> float:
     """The size that also drains the queue, and what arrives before new replicas are ready, within one start."""
     work = estimates[i, _WORK]
-    backlog = in_queue * request_replica_s(estimates, i, itl)
-    if not ready > 0.0 or not backlog > 0.5 * ttft * ready:
+    backlog = in_queue * request_replica_s(estimates, i, itl, constants)
+    if not ready > 0.0 or not backlog > constants.backlog_of_ttft * ttft * ready:
         return size
     backlog += max(work - ready, 0.0) * start
     return max(size, min(work + backlog / start, 2.0 * max(work, 1.0) + 2.0))
 
 
 _COLUMNS = types.Array(types.float64, 2, "C")
+_CONSTANTS = typeof(DEFAULTS)
 
 
-@kernel(types.void(_COLUMNS, _COLUMNS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, NUMBER, NUMBER))
+@kernel(types.void(_COLUMNS, _COLUMNS, *7 * (FLOATS,), NUMBER, NUMBER, _CONSTANTS))
 def _update(
     estimates: Floats,
     rates: Floats,
@@ -327,6 +363,7 @@ def _update(
     start: Floats,
     longest: float,
     now: float,
+    constants: SizingConstants,
 ) -> None:
     for i in range(estimates.shape[0]):
         unknown = np.isnan(rates[i, _ARRIVED]) or np.isnan(rates[i, _FIRSTS]) or np.isnan(rates[i, _FINISHED])
@@ -338,12 +375,12 @@ def _update(
             continue
         replicas = _counted(ready[i])
         _learn_requests(estimates, i, rates, _counted(running[i]), _counted(kv_used[i]), replicas, min(dt, longest))
-        _learn_capacity(estimates, i, rates, _counted(waiting[i]), replicas, itl[i], min(dt, longest))
-        work = _arriving(estimates, i, rates, itl[i], dt)
+        _learn_capacity(estimates, i, rates, _counted(waiting[i]), replicas, itl[i], min(dt, longest), constants)
+        work = _arriving(estimates, i, rates, itl[i], dt, constants)
         estimates[i, _WORK] = work
-        size = work + HEADROOM * (start[i] / USUAL_START_S) ** HEADROOM_POWER * np.sqrt(work)
-        size = _with_backlog(estimates, i, size, _counted(waiting[i]), replicas, ttft[i], itl[i], start[i])
-        hold = min(max(HOLD_STARTS * start[i], SHORTEST_HOLD_S), LONGEST_HOLD_S)
+        size = work + constants.headroom * (start[i] / USUAL_START_S) ** constants.headroom_power * np.sqrt(work)
+        size = _with_backlog(estimates, i, size, _counted(waiting[i]), replicas, ttft[i], itl[i], start[i], constants)
+        hold = min(max(constants.hold_starts * start[i], constants.shortest_hold_s), constants.longest_hold_s)
         estimates[i, _SIZE] = _largest(estimates, i, size, hold, now)
 
 
@@ -373,13 +410,21 @@ class SizingInputs(NamedTuple):
     start: Floats
 
 
-def update(estimates: Floats, slos: SloColumns, inputs: SizingInputs, now: float, longest_s: float) -> None:
+def update(
+    estimates: Floats,
+    slos: SloColumns,
+    inputs: SizingInputs,
+    now: float,
+    longest_s: float,
+    constants: SizingConstants = DEFAULTS,
+) -> None:
     """Updates the estimates of all workloads in place.
 
     estimates: shape (rows, WIDTH). now: POSIX seconds. longest_s: the rates hold for so many seconds at most.
     """
     rates, waiting, running, kv_used, ready, start = inputs
-    _update(estimates, rates, waiting, running, kv_used, ready, slos.ttft, slos.itl, start, longest_s, now)
+    columns = (rates, waiting, running, kv_used, ready, slos.ttft, slos.itl, start)
+    _update(estimates, *columns, longest_s, now, constants)
 
 
 def made_sound(estimates: Floats) -> Floats:

@@ -18,9 +18,12 @@ STATED = {
 }
 
 
+CONSTANTS = {**vars(sizing), **{name.upper(): value for name, value in sizing.DEFAULTS._asdict().items()}}
+
+
 @pytest.mark.parametrize("name", STATED)
 def test_constant_has_the_value_of_the_code(name):
-    assert float(Fraction(STATED[name])) == pytest.approx(getattr(sizing, name))
+    assert float(Fraction(STATED[name])) == pytest.approx(CONSTANTS[name])
 
 
 def test_every_constant_in_a_sentence_has_a_value():
@@ -31,8 +34,8 @@ def test_worked_example_has_the_result_of_the_code():
     estimates = sizing.blank(1)
     for column, value in ((Estimate.STEP_SUM, 0.010), (Estimate.STEP_WEIGHT, 1.0)):
         estimates[0, column] = value
-    room, request_s = sizing.room(estimates, 0, 0.05), sizing.request_replica_s(estimates, 0, 0.05)
-    size = 2.0 * request_s + sizing.HEADROOM * (2.0 * request_s) ** 0.5
+    room, request_s = sizing.room(estimates, 0, 0.05), sizing.request_replica_s(estimates, 0, 0.05, sizing.DEFAULTS)
+    size = 2.0 * request_s + sizing.DEFAULTS.headroom * (2.0 * request_s) ** 0.5
 
     for text in ("10/40 = 0.75", "0.75 = 0.174 replicas", "0.32: one replica"):
         assert text in " ".join(PAGE.split())

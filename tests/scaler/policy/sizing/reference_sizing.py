@@ -8,21 +8,14 @@ from scaler.policy.sizing import (
     ARRIVAL_S,
     CONTEXT_OF_OUTPUT,
     CROWDED,
+    DEFAULTS,
     FACTOR_PRIOR,
     FASTEST_S,
     FEWEST_GAPS,
     FORGOTTEN_PER_S,
-    FULL_KV,
     FULL_PREFILL,
-    HEADROOM,
-    HEADROOM_POWER,
-    HIGHEST_FACTOR,
-    HOLD_STARTS,
     KV_SHARE,
     LEAST_ROOM,
-    LONGEST_HOLD_S,
-    LONGEST_RESIDENCE_S,
-    LOWEST_FACTOR,
     MEAN_OF,
     OUTPUT_TOKENS,
     PEAK_COUNT,
@@ -31,8 +24,6 @@ from scaler.policy.sizing import (
     PER_SEQUENCE,
     PRIOR_REQUESTS,
     PROMPT_TOKENS,
-    SHARPEST,
-    SHORTEST_HOLD_S,
     SLOWEST,
     STEP_PRIOR,
     STEP_S,
@@ -84,7 +75,8 @@ class Peaks:
 class Sizing:
     """The estimates of one workload, by name."""
 
-    def __init__(self):
+    def __init__(self, constants=DEFAULTS):
+        self.constants = constants
         self.at, self.work, self.size = nan, nan, nan
         self.prompt, self.output = Mean(PROMPT_TOKENS), Mean(OUTPUT_TOKENS)
         self.kv = KV_SHARE
@@ -109,9 +101,10 @@ class Sizing:
             self.kv += min(0.01 * learned_s, 1.0) * (kv_used * ready / running - self.kv)
         self.learn_capacity(known(gaps), known(gap_seconds), known(read), waiting, ready, itl, learned_s)
         self.work = self.arriving(arrived, known(firsts), known(read), itl, dt)
-        size = self.work + HEADROOM * (start / USUAL_START_S) ** HEADROOM_POWER * sqrt(self.work)
+        constants = self.constants
+        size = self.work + constants.headroom * (start / USUAL_START_S) ** constants.headroom_power * sqrt(self.work)
         size = self.with_backlog(size, waiting, ready, ttft, itl, start)
-        hold = min(max(HOLD_STARTS * start, SHORTEST_HOLD_S), LONGEST_HOLD_S)
+        hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
         self.size = self.peaks.largest(size, hold, now)
 
     def learn_capacity(self, gaps, gap_seconds, read, waiting, ready, itl, dt):
@@ -131,7 +124,7 @@ class Sizing:
         steps = max(self.gaps / max(working, 1.0), 1.0)
         content = (1.0 + sequences) * self.token_content + PER_PROMPT_TOKEN * self.prompt_read / steps
         weight, forgotten = min(1.0, gaps / 40.0) * dt / 5.0, exp(-FORGOTTEN_PER_S * dt)
-        sharp = weight / (SHARPEST + content) ** 2
+        sharp = weight / (self.constants.sharpest + content) ** 2
         self.step_sum = forgotten * self.step_sum + sharp * measured / (1.0 + content * self.factor)
         self.step_weight = forgotten * self.step_weight + sharp
         more = min(max(measured / self.step - 1.0, -0.5), 5.0 * content)
@@ -145,7 +138,8 @@ class Sizing:
 
     @property
     def factor(self):
-        return min(max(self.factor_sum / self.factor_weight, LOWEST_FACTOR), HIGHEST_FACTOR)
+        fitted = self.factor_sum / self.factor_weight
+        return min(max(fitted, self.constants.lowest_factor), self.constants.highest_factor)
 
     @property
     def token_content(self):
@@ -165,16 +159,16 @@ class Sizing:
         room, price = self.room(itl), self.step * self.factor
         prefill = (read + (arrived - firsts) * self.prompt.value) * PER_PROMPT_TOKEN * price
         output = arrived * self.output.value
-        in_caches = output * TARGET * itl * self.kv / FULL_KV
+        in_caches = output * TARGET * itl * self.kv / self.constants.full_kv
         decode = max(output * self.token_content * price, room * in_caches - prefill)
-        residence = min(max(0.5 * itl * self.output.value, ARRIVAL_S), LONGEST_RESIDENCE_S)
+        residence = min(max(0.5 * itl * self.output.value, ARRIVAL_S), self.constants.longest_residence_s)
         self.prefill += (1.0 - exp(-dt / ARRIVAL_S)) * (prefill - self.prefill)
         self.decode += (1.0 - exp(-dt / residence)) * (decode - self.decode)
         return max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room, 0.0)
 
     def with_backlog(self, size, waiting, ready, ttft, itl, start):
         backlog = waiting * self.request_s(itl)
-        if ready <= 0.0 or backlog <= 0.5 * ttft * ready:
+        if ready <= 0.0 or backlog <= self.constants.backlog_of_ttft * ttft * ready:
             return size
         backlog += max(self.work - ready, 0.0) * start
         return max(size, min(self.work + backlog / start, 2.0 * max(self.work, 1.0) + 2.0))

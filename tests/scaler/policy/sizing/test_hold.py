@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.sizing import (
-    HEADROOM,
-    HOLD_STARTS,
-    LONGEST_HOLD_S,
-    PEAK_COUNT,
-    SHORTEST_HOLD_S,
-    Estimate,
-)
+from scaler.policy.sizing import DEFAULTS, PEAK_COUNT, Estimate
 from tests.budget import examples
 
 BURST = 400.0  # requests per second, for one update
@@ -33,7 +26,7 @@ def held_s(chat, rates, every, at_most):
 @pytest.mark.parametrize("every", [1.0, 5.0, 7.0])
 @pytest.mark.parametrize("start", [1.0, 50.0, 75.0, 120.0, 299.0, 300.0, 3600.0])
 def test_largest_size_is_held_for_six_starts_and_for_no_more_than_one_part_longer(sized, rates, start, every):
-    hold = min(max(HOLD_STARTS * start, SHORTEST_HOLD_S), LONGEST_HOLD_S)
+    hold = min(max(DEFAULTS.hold_starts * start, DEFAULTS.shortest_hold_s), DEFAULTS.longest_hold_s)
     part = hold / (PEAK_COUNT - 1)
     for before in (0.0, 0.3 * part, 0.99 * part):  # the burst comes at any moment of a part
         chat = sized(start=start)
@@ -56,12 +49,12 @@ def test_size_within_the_hold_never_falls_and_a_larger_one_counts_at_once(sized,
 @settings(max_examples=examples(100))
 def test_size_is_at_least_every_size_of_the_hold_and_at_most_the_largest_of_one_part_more(sized, rates, turns, start):
     chat, past = sized(start=start), []
-    hold = min(max(HOLD_STARTS * start, SHORTEST_HOLD_S), LONGEST_HOLD_S)
+    hold = min(max(DEFAULTS.hold_starts * start, DEFAULTS.shortest_hold_s), DEFAULTS.longest_hold_s)
     for step, requests in turns:
         size = chat.after(step, rates(requests, gaps=0.0))
         # Without a queue, the size of this moment follows from its work.
         work = chat[Estimate.WORK]
-        past.append((chat.now, work + HEADROOM * (start / 75.0) ** 0.25 * work**0.5))
+        past.append((chat.now, work + DEFAULTS.headroom * (start / 75.0) ** 0.25 * work**0.5))
         least = max(each for at, each in past if chat.now - at <= hold * (1 - 1e-9))
         most = max(each for at, each in past if chat.now - at <= hold * (1 + 1 / (PEAK_COUNT - 1)) * (1 + 1e-9))
         assert least * (1 - 1e-9) <= size <= most * (1 + 1e-9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isnan, nan
+from math import inf, isnan, nan
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.policy import sizing
-from scaler.policy.sizing import Estimate, SizingInputs, SloColumns, WorkRate
+from scaler.policy.sizing import DEFAULTS, Estimate, SizingConstants, SizingInputs, SloColumns, WorkRate
 from tests.budget import examples
 from tests.scaler.policy.sizing import reference_sizing
 
@@ -52,15 +52,32 @@ NAMES = {
 }
 
 
-@given(SLOS, st.lists(MOMENTS, min_size=1, max_size=12))
+# Each constant at its default or at a value that switches its rule off.
+CONSTANTS = st.builds(
+    SizingConstants,
+    full_kv=st.sampled_from([DEFAULTS.full_kv, inf]),
+    longest_residence_s=st.sampled_from([DEFAULTS.longest_residence_s, 10.0]),
+    headroom=st.sampled_from([DEFAULTS.headroom, 0.0]),
+    headroom_power=st.sampled_from([DEFAULTS.headroom_power, 0.0]),
+    backlog_of_ttft=st.sampled_from([DEFAULTS.backlog_of_ttft, inf]),
+    hold_starts=st.sampled_from([DEFAULTS.hold_starts, 2.0]),
+    shortest_hold_s=st.sampled_from([DEFAULTS.shortest_hold_s, 1.0]),
+    longest_hold_s=st.sampled_from([DEFAULTS.longest_hold_s, 1.0]),
+    sharpest=st.sampled_from([DEFAULTS.sharpest, inf]),
+    lowest_factor=st.sampled_from([DEFAULTS.lowest_factor, 1.0]),
+    highest_factor=st.sampled_from([DEFAULTS.highest_factor, 1.0]),
+)
+
+
+@given(SLOS, st.lists(MOMENTS, min_size=1, max_size=12), st.just(DEFAULTS) | CONSTANTS)
 @settings(max_examples=examples(300))
-def test_kernel_equals_the_reference(slo, moments):
-    estimates, reference, now = sizing.blank(1), reference_sizing.Sizing(), START
+def test_kernel_equals_the_reference(slo, moments, constants):
+    estimates, reference, now = sizing.blank(1), reference_sizing.Sizing(constants), START
     slos = SloColumns(*(np.array([each]) for each in slo))
     for step, rates, waiting, running, kv_used, ready, start in moments:
         now += step
         columns = (np.array([each]) for each in (waiting, running, kv_used, ready, start))
-        sizing.update(estimates, slos, SizingInputs(np.array([rates]), *columns), now, 15.0)
+        sizing.update(estimates, slos, SizingInputs(np.array([rates]), *columns), now, 15.0, constants)
         reference.update(rates, waiting, running, kv_used, ready, *slo, start, 15.0, now)
         for estimate, of in NAMES.items():
             # Work that cancels to 1e-16 has a root of 1e-8.

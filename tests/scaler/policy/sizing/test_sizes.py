@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.policy import sizing
-from scaler.policy.sizing import Estimate, SizingInputs, SloColumns, WorkRate
+from scaler.policy.sizing import DEFAULTS, Estimate, SizingInputs, SloColumns, WorkRate
 from tests.budget import examples
 from tests.scaler.policy.sizing.reference_sizing import whole
 
@@ -88,7 +88,7 @@ def test_full_caches_need_replicas_even_if_compute_does_not(sized, rates):
     roomy.during(30 * MINUTE_S, rates(2.0, output=2000.0, gaps=0.0), running=50.0, kv_used=0.05)
     full.during(30 * MINUTE_S, rates(2.0, output=2000.0, gaps=0.0), running=50.0, kv_used=0.9)
     # 2 requests per second that stay for 2000 tokens of 40 ms are 160; 50 of them fill 0.9 of a cache.
-    assert full[Estimate.WORK] == pytest.approx(160 * 0.9 / 50 / sizing.FULL_KV, rel=0.1)
+    assert full[Estimate.WORK] == pytest.approx(160 * 0.9 / 50 / DEFAULTS.full_kv, rel=0.1)
     assert full[Estimate.WORK] > 1.5 * roomy[Estimate.WORK]
 
 
@@ -167,7 +167,7 @@ def test_size_rises_with_the_traffic_and_the_headroom_for_its_spread_becomes_a_s
 def test_without_traffic_the_size_decays_to_zero_after_the_hold(sized, rates, start):
     chat = sized(start=start)
     busy = chat.during(10 * MINUTE_S, rates(10.0, gaps=0.0))[-1]
-    hold = min(max(sizing.HOLD_STARTS * start, sizing.SHORTEST_HOLD_S), sizing.LONGEST_HOLD_S)
+    hold = min(max(DEFAULTS.hold_starts * start, DEFAULTS.shortest_hold_s), DEFAULTS.longest_hold_s)
     sizes = chat.during(hold + 10 * MINUTE_S, rates(0.0))
     assert busy > 1.0
     assert min(sizes[: round(hold / 5) - 1]) == busy
