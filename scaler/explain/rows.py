@@ -169,6 +169,6 @@ def fleet(rows: Iterable[Row]) -> Fleet:
         {state: workloads[state] for state in WorkloadState},
         {state: gpus[state] for state in WorkloadState if state is not WorkloadState.ASLEEP},
         uncounted,
-        severities[Severity.TROUBLE],
+        severities[Severity.PROBLEM],
         severities[Severity.NOTICE],
     )

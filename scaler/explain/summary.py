@@ -33,7 +33,7 @@ class WorkloadState(StrEnum):
 class Severity(StrEnum):
     """Whether a person should act."""
 
-    TROUBLE = "trouble"  # it is not being decided as it should be
+    PROBLEM = "problem"  # it is not being decided as it should be
     NOTICE = "notice"  # a person may want to change something
     FINE = "fine"
 
@@ -60,15 +60,15 @@ STATES: dict[WorkloadState, Word] = {
     WorkloadState.UNKNOWN: Word("unknown", "its readings are stale or missing"),
 }
 
-_TROUBLE, _NOTICE, _FINE = Severity.TROUBLE, Severity.NOTICE, Severity.FINE
+_PROBLEM, _NOTICE, _FINE = Severity.PROBLEM, Severity.NOTICE, Severity.FINE
 _SERVING, _WARM, _UNKNOWN = WorkloadState.SERVING, WorkloadState.IDLE_WARM, WorkloadState.UNKNOWN
 REASONS: dict[Reason, Word] = {
-    Reason.UNKNOWN: Word("unknown", "no readings: callers get an error, never a zero", _TROUBLE, 0, _UNKNOWN),
-    Reason.HELD: Word("held", "readings are stale: the last decision holds for a while", _TROUBLE, 1, _UNKNOWN),
+    Reason.UNKNOWN: Word("unknown", "no readings: callers get an error, never a zero", _PROBLEM, 0, _UNKNOWN),
+    Reason.HELD: Word("held", "readings are stale: the last decision holds for a while", _PROBLEM, 1, _UNKNOWN),
     Reason.INCOMPLETE: Word(
         "incomplete",
         "a series is missing or invalid: replicas may rise, none is removed",
-        _TROUBLE,
+        _PROBLEM,
         2,
         _UNKNOWN,
     ),
@@ -87,10 +87,10 @@ REASONS: dict[Reason, Word] = {
 # By the codes of `outcome_inputs.OutcomeCode`. The other codes need no attention: the outcome is reached, it is on its
 # way, or the state explains it.
 OBSTACLES: dict[str, Word] = {
-    "controller_error": Word("cannot scale", "the HPA or KEDA reports that it cannot scale", _TROUBLE),
-    "two_hpas": Word("two HPAs", "several HPAs target it, and Kubernetes follows none", _TROUBLE),
-    "no_hpa": Word("no HPA", "KEDA has created no HPA: nothing scales from one to many", _TROUBLE),
-    "fallback": Word("fallback", "readings are unknown, and KEDA uses its fallback", _TROUBLE),
+    "controller_error": Word("cannot scale", "the HPA or KEDA reports that it cannot scale", _PROBLEM),
+    "two_hpas": Word("two HPAs", "several HPAs target it, and Kubernetes follows none", _PROBLEM),
+    "no_hpa": Word("no HPA", "KEDA has created no HPA: nothing scales from one to many", _PROBLEM),
+    "fallback": Word("fallback", "readings are unknown, and KEDA uses its fallback", _PROBLEM),
     "no_scaler": Word("no scaler", "no ScaledObject and no HPA targets it", _NOTICE),
     "other_metrics": Word("other metrics", "its HPA or ScaledObject scales by other metrics", _NOTICE),
     "no_wake_source": Word("stuck at zero", "at zero, and without KEDA nothing scales it up", _NOTICE),

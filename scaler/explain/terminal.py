@@ -33,7 +33,7 @@ STATES = {
     WorkloadState.ASLEEP: ("☾", "#6f8fcf"),
     WorkloadState.UNKNOWN: ("◆", BAD),
 }  # a sign for each state, so that none depends on colour
-SEVERITIES = {Severity.TROUBLE: BAD, Severity.NOTICE: WARN, Severity.FINE: DIM}
+SEVERITIES = {Severity.PROBLEM: BAD, Severity.NOTICE: WARN, Severity.FINE: DIM}
 UNKNOWN = "\N{EN DASH}"
 PIPE_WIDTH = 1000  # wider than any row, so that nothing is folded
 _RISING, _GROWING = " ▁▂▃▄▅▆▇█", " ▏▎▍▌▋▊▉█"

@@ -425,9 +425,9 @@ class FakeKubernetes:
             return web.Response(status=404, text="404 page not found\n")
         while self._hanging:
             await self._turn.wait()
-        return self._trouble(request, call) or await (self._watch if verb == "watch" else self._list)(request, call)
+        return self._problem(request, call) or await (self._watch if verb == "watch" else self._list)(request, call)
 
-    def _trouble(self, request, call):
+    def _problem(self, request, call):
         if self._refusing:
             request.transport.abort()
             return web.Response()

@@ -1,6 +1,6 @@
 """Reads all GPUs of this node from an event loop.
 
-A driver in trouble blocks a caller for seconds, or for ever, and a thread cannot be stopped. So each reading has its
+A failing driver blocks a caller for seconds, or for ever, and a thread cannot be stopped. So each reading has its
 own daemon thread, never two at a time, and while it hangs every further reading is a `Failure` at once.
 
 NVML is opened once and kept open, because opening it may start the driver; it is opened again after the driver was

@@ -9,7 +9,7 @@ PAGE = (Path(__file__).parents[4] / "docs/how-to/live-page.md").read_text()
 
 
 def by_severity(words):
-    """`trouble: unknown, held`: one row of the table for each severity, in the order of the words."""
+    """`problem: unknown, held`: one row of the table for each severity, in the order of the words."""
     rows: dict[str, list[str]] = {}
     for severity, word in words:
         rows.setdefault(severity, []).append(word)

@@ -58,7 +58,7 @@ def test_unknown_numbers_are_none_and_the_clause_names_the_cause():
 def test_held_decision_shows_its_time_and_the_stale_targets():
     held = replace(SERVING, reason=Reason.HELD, held_since=940.0, evidence=Evidence(stale=("a", "b", "c")))
     shown = row(held, 1000.0)
-    assert (shown.state, shown.severity, shown.age(1000.0)) == (WorkloadState.UNKNOWN, Severity.TROUBLE, "held 1 min")
+    assert (shown.state, shown.severity, shown.age(1000.0)) == (WorkloadState.UNKNOWN, Severity.PROBLEM, "held 1 min")
     assert shown.why == "no fresh readings from a and 2 more: the last decision holds, for 1 min now"
 
 
@@ -186,5 +186,5 @@ def test_obstacle_is_shown_and_raises_the_severity_of_its_row():
         row(SILENT, 1000.0, NextOutcome("paused", "paused")),
     )
     assert (fine.severity, fine.hindered, fine.hindered_by) == (Severity.FINE, None, None)
-    assert silent.severity is Severity.TROUBLE, "the worse of the two"
+    assert silent.severity is Severity.PROBLEM, "the worse of the two"
     assert by_severity([fine, hindered, silent]) == [silent, hindered, fine]
