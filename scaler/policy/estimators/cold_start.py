@@ -1,9 +1,9 @@
 """Measures how long a replica's start takes, from pods: created, scheduled, ready, first token. Pure.
 
-A start has these phases:
+A start has these phases, of which the sum is kept:
 
     unscheduled  no node has capacity, or a queue holds it. A stock-out, or a node on its way: it is a fact about the
-                 cluster and not about the workload, so it is kept apart and not part of the sum.
+                 cluster and not about the workload, so it is not part of the sum.
     scheduling   created until scheduled, less that. Only of a pod that was observed before it had a node: otherwise it
                  is not known, and without a stock-out it is a fraction of a second.
     loading      until ready: the image, the weights, the engine's warm-up.
@@ -45,8 +45,6 @@ OLD_S = 3600.0
 # The first token is awaited for so long after ready: a client has given up by then.
 FIRST_TOKEN_S = 600.0
 
-PHASES = ("unscheduled", "scheduling", "loading", "first_token", "whole")
-
 
 class ColdStarts(NamedTuple):
     """Seconds that a start takes, shape (rows,); NaN if none was measured. p50: typical. p90: to be safe."""
@@ -76,7 +74,7 @@ class Starts:
 
     def __init__(self, rows: int, *, half_life: float = HALF_LIFE_S) -> None:
         self.times = ColdStarts(np.full(rows, np.nan), np.full(rows, np.nan))
-        self._histograms = {phase: Histograms(rows, EDGES, half_life) for phase in PHASES}
+        self._whole = Histograms(rows, EDGES, half_life)
         self._last: Floats = np.full(rows, np.nan)  # ready_at of the last that counted
         self._pods: list[dict[str, _Start]] = [{} for _ in range(rows)]
         self._awaited: dict[PodKey, _Awaited] = {}
@@ -108,28 +106,11 @@ class Starts:
         if not pod.ready or pod.ready_at is None:
             return
         ready_at = min(pod.ready_at, now)  # a node's clock may be ahead of ours
-        awaited = _Awaited(row, ready_at, self._count(row, start, pod, ready_at))
+        awaited = _Awaited(row, ready_at, _seconds_until_ready(start, pod, ready_at))
         if waiting:
             self._awaited[pod.key] = awaited
         else:
             self._finish(awaited, np.nan)
-
-    def _count(self, row: int, start: _Start, pod: Pod, ready_at: float) -> float:
-        """Counts the known phases until ready. Returns the seconds of the start until then; NaN unknown."""
-        scheduled_at = pod.scheduled_at if pod.scheduled_at is not None else pod.started_at
-        scheduling = 0.0
-        if start.from_the_first and pod.created_at is not None and scheduled_at is not None:
-            # The times are whole seconds of several clocks: a difference below zero is zero.
-            since = start.unscheduled_since
-            scheduling = max((scheduled_at if since is None else since) - pod.created_at, 0.0)
-            self._add(row, "scheduling", scheduling, ready_at)
-            if since is not None:
-                self._add(row, "unscheduled", max(scheduled_at - since, 0.0), ready_at)
-        if scheduled_at is None:
-            return np.nan
-        loading = max(ready_at - scheduled_at, 0.0)
-        self._add(row, "loading", loading, ready_at)
-        return scheduling + loading
 
     def _count_found(self, row: int, pods: Iterable[Pod], now: float) -> None:
         """Counts pods that were ready when they were first observed."""
@@ -140,7 +121,6 @@ class Starts:
                 continue
             loading = pod.ready_at - pod.scheduled_at
             if 0.0 <= loading <= OLD_S and not pod.ready_at <= last and pod.ready_at <= now:
-                self._add(row, "loading", loading, pod.ready_at)
                 self._finish(_Awaited(row, pod.ready_at, loading), np.nan)
 
     def awaits(self, pod: PodKey) -> bool:
@@ -162,35 +142,23 @@ class Starts:
                 self._finish(awaited, np.nan)
 
     def _finish(self, start: _Awaited, first_token: float) -> None:
-        self._add(start.row, "first_token", first_token, start.ready_at)
-        self._add(start.row, "whole", start.until_ready + np.nan_to_num(first_token), start.ready_at)
+        seconds = start.until_ready + np.nan_to_num(first_token)
+        self._whole.add(np.array([start.row]), np.array([seconds]), start.ready_at)
         self._last[start.row] = np.fmax(self._last[start.row], start.ready_at)
         self._measure(np.array([start.row]))
 
-    def _add(self, row: int, phase: str, seconds: float, at: float) -> None:
-        self._histograms[phase].add(np.array([row]), np.array([seconds]), at)
-
     def _measure(self, rows: Rows) -> None:
-        whole = self._histograms["whole"]
-        measured = rows[~np.isnan(whole.reference[rows])]  # without the rows that have no start
+        measured = rows[~np.isnan(self._whole.reference[rows])]  # without the rows that have no start
         self.times.p50[rows] = self.times.p90[rows] = np.nan
-        self.times.p50[measured], self.times.p90[measured] = whole.quantiles((0.5, 0.9), measured)
-
-    def phase(self, phase: str, q: float, rows: Rows | None = None) -> Floats:
-        """The quantile `q` (0..1) of one of PHASES, seconds, per row; NaN if it was never measured."""
-        return self._histograms[phase].quantile(q, rows)
+        self.times.p50[measured], self.times.p90[measured] = self._whole.quantiles((0.5, 0.9), measured)
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps, one slot per workload."""
-        columns: dict[str, Array] = {"coldstarts.last_at": self._last}
-        for phase, histograms in self._histograms.items():
-            columns |= histograms.columns(f"coldstarts.{phase}")
-        return columns
+        return {"coldstarts.last_at": self._last, **self._whole.columns("coldstarts.whole")}
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise; a missing column changes nothing."""
-        for phase, histograms in self._histograms.items():
-            histograms.take(f"coldstarts.{phase}", columns, rows, source_rows)
+        self._whole.take("coldstarts.whole", columns, rows, source_rows)
         copy_into({"coldstarts.last_at": self._last}, columns, rows, source_rows)
         self._measure(rows)
 
@@ -204,3 +172,16 @@ class Starts:
             for pod, awaited in other._awaited.items()
             if awaited.row in moved
         }
+
+
+def _seconds_until_ready(start: _Start, pod: Pod, ready_at: float) -> float:
+    """The scheduling and loading of a start, as far as they are known; NaN unknown."""
+    scheduled_at = pod.scheduled_at if pod.scheduled_at is not None else pod.started_at
+    if scheduled_at is None:
+        return np.nan
+    scheduling = 0.0
+    if start.from_the_first and pod.created_at is not None:
+        # The times are whole seconds of several clocks: a difference below zero is zero.
+        since = start.unscheduled_since
+        scheduling = max((scheduled_at if since is None else since) - pod.created_at, 0.0)
+    return scheduling + max(ready_at - scheduled_at, 0.0)

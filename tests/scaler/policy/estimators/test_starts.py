@@ -1,11 +1,11 @@
-"""Cold starts are measured by phase from the states of pods."""
+"""Cold starts are measured from the states of pods, without the time that no node has capacity."""
 
 import numpy as np
 import pytest
 
 from exporter.kubernetes.objects import Pod
 from exporter.model import PodKey
-from scaler.policy.estimators.cold_start import FIRST_TOKEN_S, OLD_S, PHASES, Starts
+from scaler.policy.estimators.cold_start import FIRST_TOKEN_S, OLD_S, Starts
 
 ROW = np.array([0])
 KEY = PodKey("ai", "chat-a")
@@ -31,19 +31,8 @@ class Observed:
         return self
 
     @property
-    def phases(self):
-        """The observed phases, each with its count and its mean in whole buckets: {"loading": (1, 70)}."""
-        counted = {}
-        for phase in PHASES:
-            weights = self.starts._histograms[phase]
-            count = weights.weights[0] > 0
-            if count.any():
-                # The bucket's end is at most 5 % and a second beyond.
-                counted[phase] = (round(float(weights.weights[0].sum()), 1), weights.quantile(1.0)[0])
-        return counted
-
-    def counts(self):
-        return {phase: count for phase, (count, _) in self.phases.items()}
+    def count(self):
+        return round(float(self.starts._whole.weights[0].sum()), 1)
 
 
 @pytest.fixture
@@ -62,17 +51,21 @@ def test_worked_example_of_the_module(observed):
     observed(pod(scheduled_at=240.0, ready_at=310.0), now=310, waiting=True)
     assert observed.starts.awaits(KEY)
     observed.starts.served(KEY, 313.0)
-    assert observed.counts() == {"unscheduled": 1, "scheduling": 1, "loading": 1, "first_token": 1, "whole": 1}
-    lengths = [seconds for _, seconds in observed.phases.values()]
-    assert lengths == [about(240), about(2), about(71), about(4), about(75)]
-    assert observed.starts.times.p50.tolist() == observed.starts.times.p90.tolist() == lengths[-1:]
+    assert observed.count == 1
+    assert observed.starts.times.p50.tolist() == observed.starts.times.p90.tolist() == [about(75)]
+
+
+def test_time_between_creation_and_a_node_counts_if_nodes_have_capacity(observed):
+    observed(pod())
+    observed(pod(scheduled_at=30.0, ready_at=100.0), now=100)
+    assert observed.starts.times.p50.tolist() == [about(101)]
 
 
 def test_before_a_start_is_observed_its_time_is_unknown(observed):
     observed(pod())
     observed(pod(scheduled_at=1.0), now=1)
     assert np.isnan(observed.starts.times.p50).all()
-    assert np.isnan(observed.starts.phase("loading", 0.5)).all()
+    assert observed.count == 0
 
 
 def test_stock_out_of_a_day_is_no_slow_start(observed):
@@ -84,13 +77,12 @@ def test_stock_out_of_a_day_is_no_slow_start(observed):
         observed(pod(name, scheduled_at=1.0 + late), now=1 + late)
         observed(pod(name, scheduled_at=1.0 + late, ready_at=71.0 + late), now=71 + late)
     assert observed.starts.times.p90.tolist() == [about(72)]
-    assert observed.starts.phase("unscheduled", 0.9).tolist() == [about(86400)]
 
 
 def test_pod_that_had_a_node_when_first_observed_has_no_scheduling_time(observed):
     observed(pod(scheduled_at=500.0), now=500)
     observed(pod(scheduled_at=500.0, ready_at=570.0), now=570)
-    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert observed.count == 1
     assert observed.starts.times.p50.tolist() == [about(71)]
 
 
@@ -99,16 +91,17 @@ def test_first_token_counts_only_if_a_request_waited(observed):
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=False)
     assert not observed.starts.awaits(KEY)
     observed.starts.served(KEY, 400.0)
-    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert observed.count == 1
+    assert observed.starts.times.p50.tolist() == [about(71)]
 
 
 def test_without_a_token_in_ten_minutes_no_request_waited(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
     observed.starts.passed(70 + FIRST_TOKEN_S)
-    assert observed.counts() == {"loading": 1}
+    assert observed.count == 0
     observed.starts.passed(70 + FIRST_TOKEN_S + 1)
-    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert observed.count == 1
     assert not observed.starts.awaits(KEY)
 
 
@@ -116,7 +109,7 @@ def test_pod_that_ends_before_its_first_token_counts_as_started(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
     observed(now=80)
-    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert observed.count == 1
     assert not observed.starts.awaits(KEY)
 
 
@@ -125,7 +118,7 @@ def test_pod_that_ends_before_it_is_ready_counts_as_no_start(observed):
     observed(pod(scheduled_at=0.0, leaving=True), now=50)
     observed(pod(scheduled_at=0.0, leaving=True, ready_at=51.0), now=51)
     observed(now=60)
-    assert observed.counts() == {}
+    assert observed.count == 0
 
 
 def test_restart_or_a_readiness_that_comes_and_goes_is_no_start(observed):
@@ -133,14 +126,14 @@ def test_restart_or_a_readiness_that_comes_and_goes_is_no_start(observed):
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70)
     observed(pod(scheduled_at=0.0, was_ready=True), now=500)
     observed(pod(scheduled_at=0.0, ready_at=5000.0, restarted=True), now=5000)
-    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert observed.count == 1
 
 
 def test_next_pod_of_the_same_name_is_another_start(observed):
     for number, uid in enumerate(("one", "two")):
         observed(pod(uid=uid, scheduled_at=0.0), now=number)
         observed(pod(uid=uid, scheduled_at=0.0, ready_at=70.0), now=70)
-    assert observed.counts() == {"loading": 2, "whole": 2}
+    assert observed.count == 2
 
 
 def test_pods_found_ready_count_once_by_their_own_times(observed):
@@ -155,7 +148,7 @@ def test_pods_found_ready_count_once_by_their_own_times(observed):
     ]
     for _ in range(2):
         observed(*found, now=5000)
-    assert observed.counts() == {"loading": 2, "whole": 2}
+    assert observed.count == 2
     assert observed.starts.times.p90.tolist() == [about(71)]
 
 
@@ -166,7 +159,7 @@ def test_pods_found_ready_do_not_count_again_after_a_restart(observed):
     assert again.starts.times.p50.tolist() == observed.starts.times.p50.tolist()
     # `b` became ready while we were away.
     again(pod("a", scheduled_at=0.0, ready_at=70.0), pod("b", scheduled_at=50.0, ready_at=120.0), now=200)
-    assert again.counts() == {"loading": 2, "whole": 2}
+    assert again.count == 2
 
 
 def test_start_continues_with_a_new_list_of_workloads(observed):
@@ -182,7 +175,17 @@ def test_start_continues_with_a_new_list_of_workloads(observed):
     assert last.awaits(KEY)
     last.served(KEY, 313.0)
     assert last.times.p50.tolist() == [about(75)]
-    assert last.phase("unscheduled", 0.5).tolist() == [about(240)]
+
+
+def test_checkpoint_with_the_phases_of_earlier_versions_is_read(observed):
+    observed(pod("a", scheduled_at=0.0, ready_at=70.0), now=100)
+    columns = observed.starts.columns()
+    for part in ("weights", "reference_at"):
+        for phase in ("unscheduled", "scheduling", "loading", "first_token"):
+            columns[f"coldstarts.{phase}.{part}"] = columns[f"coldstarts.whole.{part}"]
+    restored = Starts(1)
+    restored.take(columns, ROW, ROW)
+    assert restored.times.p90.tolist() == [about(71)]
 
 
 def test_node_clock_that_is_ahead_makes_no_long_start(observed):
