@@ -258,7 +258,7 @@ class DecisionLog:
         rows = len(self._plans) if budget_bytes else 0
         slots = rows + rows // 8 + 8  # so that a new workload rarely moves everybody's entries
         self.depth = int(np.clip(budget_bytes // (slots * ENTRY_BYTES), FEWEST, MOST)) if budget_bytes else 0
-        # Never filled, so that what was never written is no memory.
+        # Never filled: pages that were never written take no physical memory.
         self._entries: Floats = np.zeros((slots, self.depth, WIDTH))
         self._written: Ints = np.zeros(slots, dtype=np.int64)
         self._noted_at: Floats = np.full(slots, np.nan)

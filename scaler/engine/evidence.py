@@ -227,13 +227,13 @@ def _notes(spec: Spec, columns: SweepColumns, index: int, *, has_gateway: bool) 
         notes.append(f"its group is awake and asks for {columns.group_floor[index]:.0f} replicas of it at least")
     if columns.memory.floor[index] > 0.0:
         notes.append(
-            f"begun without a memory: not below the {columns.memory.floor[index]:.0f} that the cluster has, "
-            "until enough was seen"
+            f"no earlier decisions: at least the {columns.memory.floor[index]:.0f} replicas of the cluster, until the "
+            "windows are filled"
         )
     if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(readings.pods_listed[index]) and spec.pods:
         notes.append("the list of its pods is not known")
     if columns.undecidable[index]:
-        notes.append("how many replicas it has is not known yet; without a memory nothing is decided before")
+        notes.append("how many replicas it has is not known yet, and there is no earlier decision to hold")
     return tuple(notes)
 
 

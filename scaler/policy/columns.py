@@ -106,7 +106,8 @@ class Spec:
     pods:      its engines are scraped: demand lives in pods and vanishes with them.
     fixed:     its targets have static addresses, so their number says nothing about pods.
     gateway:   a target that exists at zero replicas is scraped: it can show the next request.
-    young:     without a memory, the replicas of the cluster are the minimum for so long: until the windows are filled.
+    young:     after a start without earlier decisions, the replicas of the cluster are the minimum for so long: until
+               the windows are filled.
     ttft, itl: the SLO: seconds until the first token, and between two tokens; None without an SLO.
     falls_back: work and KV cache count only while what the SLO needs is unknown: the engine has no such counters.
     holds_incomplete: while readings are lower bounds no decision falls and nothing is idle; False ignores that.
@@ -323,7 +324,7 @@ class MemoryOf(NamedTuple, Generic[Number, Flag, Code]):
     idle_since: POSIX seconds; NaN while busy or unknown.
     held_since: POSIX seconds since when readings are missing; NaN while all are fresh.
     woken_at:   POSIX seconds when it was woken; NaN once its first replica was ready, or nothing of that start is left.
-    floor:      the replicas of the cluster at a start without a memory, the minimum until `floor_until`; NaN is none.
+    floor:      the replicas of the cluster before the first decision, the minimum until `floor_until`; NaN is none.
     floor_until: POSIX seconds; NaN until the replicas of the cluster are known.
     incomplete_since: POSIX seconds since when fresh readings are lower bounds; NaN while complete.
     """

@@ -115,7 +115,10 @@ def can_fall(memory: MemorySlot) -> bool:
 
 @part
 def _start_floor(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, now: float) -> tuple[float, float]:
-    """Without a memory, the replicas of the cluster are the minimum until the windows are filled: (floor, until)."""
+    """Without earlier decisions, the replicas of the cluster are the minimum until the windows are filled.
+
+    Returns (floor, until).
+    """
     floor, until = memory.floor, memory.floor_until
     if np.isnan(until) and not np.isnan(readings.wanted):
         floor, until = min(readings.wanted, spec.maximum), now + spec.young
@@ -159,7 +162,7 @@ def _fresh(
     leased = lease_runs(spec, readings, constraints, memory, now)
     nothing_to_do = not counted(readings.waiting) + counted(readings.held) > 0.0
     if loads and not readings.ready > 0.0:
-        # At a start without a memory, with no ready pod, no request and no replica count: it loads, or is at zero. To
+        # Before the first decision, with no ready pod, no request and no replica count: it loads, or is at zero. To
         # wake it, or to put it to sleep, would be a guess.
         guessed = np.isnan(memory.replicas) and np.isnan(readings.wanted) and nothing_to_do
         return (np.nan, True, UNKNOWN) if guessed else (replicas, True, LOADING)

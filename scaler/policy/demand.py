@@ -122,7 +122,7 @@ def bounded_below(
 
 @part
 def last_replicas(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot) -> float:
-    """The replicas that can be held: those decided last or, without a memory, those of the cluster."""
+    """The replicas that can be held: those decided last or, before the first decision, those of the cluster."""
     if np.isnan(memory.replicas) and not np.isnan(readings.wanted):
         return min(readings.wanted, spec.maximum)
     return memory.replicas

@@ -20,7 +20,7 @@ class ReplicaBounds(NamedTuple):
     whole:   the largest known demand, rounded up.
     sized:   after hysteresis; if readings are lower bounds, what the known requests need.
     minimum: at least its minimum, and 1.
-    start:   at least the replicas of the cluster at a start without a memory.
+    start:   at least the replicas of the cluster, after a start without earlier decisions.
     maximum: at most its maximum.
     last:    at least the last decision, while readings are lower bounds.
     """
