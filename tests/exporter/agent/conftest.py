@@ -13,45 +13,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-PATIENCE_S = 30.0  # never waited for: only says which await hung
-
-
-class HandClock:
-    """Implements `exporter.clock.Clock`; only the test advances the time."""
-
-    def __init__(self):
-        self.time = 1000.0
-        self._sleepers = []
-        self._changed = asyncio.Event()
-
-    def now(self):
-        return self.time
-
-    async def sleep(self, seconds):
-        sleeper = (self.time + max(0.0, seconds), asyncio.get_running_loop().create_future())
-        self._sleepers.append(sleeper)
-        self._changed.set()
-        try:
-            await sleeper[1]
-        finally:
-            self._sleepers.remove(sleeper)
-
-    async def asleep(self, count):
-        async with asyncio.timeout(PATIENCE_S):
-            while len([one for _, one in self._sleepers if not one.done()]) != count:
-                self._changed.clear()
-                await self._changed.wait()
-
-    def advance(self, seconds):
-        self.time += seconds
-        for when, sleeper in self._sleepers:
-            if when <= self.time and not sleeper.done():
-                sleeper.set_result(None)
+from tests.fakes.clock import PATIENCE_S, ManualClock
 
 
 @pytest.fixture
 async def clock():
-    return HandClock()
+    return ManualClock()
 
 
 class ThreadedSources:

@@ -16,69 +16,14 @@ from exporter.model import Failure, Role, Target, WorkloadKey
 from exporter.scrape.loop import ScrapeLoop
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.textformat import PlainScanner
+from tests.fakes.clock import PATIENCE_S, ManualClock, Turn
 
-PATIENCE_S = 20.0  # never waited for: only says which await hung
 INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
 # The first round of CHAT begins half an interval after BEGIN, so between two refreshes. POSIX seconds.
 FIRST = 1000.0 + crc32(b"ai/chat") / 2**32 * INTERVAL_S
 BEGIN = FIRST - INTERVAL_S / 2
 PAGE = b'vllm:num_requests_waiting{model_name="m"} 3\n'
-
-
-class Turn:
-    """Wakes every waiter after a change, so that it checks its condition again."""
-
-    def __init__(self):
-        self._event = asyncio.Event()
-
-    def changed(self):
-        self._event.set()
-        self._event = asyncio.Event()
-
-    async def until(self, condition):
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await self._event.wait()
-
-
-class HandClock:
-    """Implements `exporter.clock.Clock`; only the test advances the time."""
-
-    def __init__(self, turn):
-        self.time = BEGIN
-        self.sleepers = []  # (time to wake, future)
-        self._turn = turn
-
-    def now(self):
-        return self.time
-
-    async def sleep(self, seconds):
-        sleeper = (self.time + max(0.0, seconds), asyncio.get_running_loop().create_future())
-        self.sleepers.append(sleeper)
-        self._turn.changed()
-        try:
-            await sleeper[1]
-        finally:
-            self.sleepers.remove(sleeper)
-            self._turn.changed()
-
-    @property
-    def due(self):
-        return sorted(when for when, _ in self.sleepers)
-
-    def advance(self, seconds):
-        """Advances the time and wakes every sleeper that is due."""
-        self.time += seconds
-        for when, sleeper in self.sleepers:
-            if when <= self.time + 1e-9 and not sleeper.done():
-                sleeper.set_result(None)
-
-    async def asleep(self, count):
-        """Waits until exactly `count` tasks sleep and none of them was woken."""
-        await self._turn.until(
-            lambda: len(self.sleepers) == count and not any(sleeper.done() for _, sleeper in self.sleepers)
-        )
 
 
 class Listing:
@@ -183,7 +128,7 @@ def turn():
 
 @pytest.fixture
 def clock(turn):
-    return HandClock(turn)
+    return ManualClock(turn, time=BEGIN)
 
 
 @pytest.fixture

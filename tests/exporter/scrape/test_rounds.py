@@ -266,7 +266,7 @@ async def test_cancelled_loop_leaves_no_task_and_no_connection(running, clock, s
         await start(2)
         await served.turn.until(lambda: served.requests.count("held") == 1 and "asleep" in served.ended)
         await clock.asleep(4)
-    assert clock.sleepers == []
+    assert clock.due == []
     await served.turn.until(lambda: served.in_flight == 0)  # the server noticed the closed connection
     await http.close()
     left = asyncio.all_tasks() - before

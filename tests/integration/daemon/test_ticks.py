@@ -18,7 +18,7 @@ from scaler.config import parse as configuration
 from scaler.engine.loop import ControlLoop, LoopContext
 from scaler.engine.publisher import Publisher
 from scaler.metrics import SelfMetrics
-from tests.fakes.clock import ManualClock
+from tests.fakes.clock import SleeplessClock
 
 CHAT = WorkloadKey("ai", "chat")
 ENGINE = Target("http://10.0.0.1:8000/metrics", "vllm", Role.PODS, CHAT)
@@ -42,7 +42,7 @@ class Replicas:
 
 class Scene:
     def __init__(self, pages, cluster=None):
-        self.clock, self.registry, self.ticks = ManualClock(), CollectorRegistry(), []
+        self.clock, self.registry, self.ticks = SleeplessClock(), CollectorRegistry(), []
         self.replicas, self.publisher = Replicas(), Publisher([CHAT])
         self.registry.register(BoardCollector(lambda: self.publisher.board, self.clock.now))
         context = LoopContext(

@@ -27,7 +27,7 @@ from scaler.metrics import SelfMetrics
 from scaler.policy.columns import Specs
 from scaler.workloads import annotations, registry, targets
 from tests.fakes import objects as api
-from tests.fakes.clock import ManualClock
+from tests.fakes.clock import SleeplessClock
 
 WORKLOADS = 20
 BLIND_S = 60.0
@@ -50,7 +50,7 @@ class Scene:
     """A cluster with that many ScaledObjects `w0`, `w1` …, each for a Deployment of that name with one pod."""
 
     def __init__(self, pages):
-        self.clock, self.cluster, self.published = ManualClock(), CountedCluster(), []
+        self.clock, self.cluster, self.published = SleeplessClock(), CountedCluster(), []
         given = [self.scaled(number) for number in range(WORKLOADS)]
         given += [api.deployment(f"w{number}", replicas=1) for number in range(WORKLOADS)]
         given += [api.replicaset(f"w{number}-7d", owner=("Deployment", f"w{number}")) for number in range(WORKLOADS)]

@@ -11,7 +11,7 @@ from scaler.cli.demo.autoscaler import HPA_SYNC_S, DemoScaledObject, StandIn
 from scaler.controllers import hpa
 from scaler.controllers.hpa import SHIPPED, HpaMemory
 from scaler.controllers.keda import Push, ScaledObjectSpec
-from tests.fakes.clock import ManualClock
+from tests.fakes.clock import SleeplessClock
 
 POLL_S = 30.0
 MINUTE_S = 60.0
@@ -25,7 +25,7 @@ class Scaled:
         replicas too. spec: KEDA's, such as `fallback`.
         """
         self.replicas, self.orders = replicas, []
-        self._stub, self._deployment, self._clock = stub, deployment, ManualClock(0.0)
+        self._stub, self._deployment, self._clock = stub, deployment, SleeplessClock(time=0.0)
         metadata, trigger = document["metadata"], document["spec"]["triggers"][0]
         scaled = DemoScaledObject(
             metadata["namespace"],

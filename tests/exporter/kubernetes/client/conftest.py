@@ -9,74 +9,8 @@ import pytest
 from exporter.kubernetes.client import TIME_LIMITS, connect
 from exporter.kubernetes.reflector import Reflector
 from exporter.kubernetes.resources import PODS
+from tests.fakes.clock import ManualClock, Turn
 from tests.fakes.kubernetes import PATIENCE_S, serving, write_kubeconfig
-
-
-class Turn:
-    """Wakes every waiter after a change, so that it checks its condition again."""
-
-    def __init__(self):
-        self._event = asyncio.Event()
-
-    def changed(self):
-        self._event.set()
-        self._event = asyncio.Event()
-
-    async def until(self, condition):
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await self._event.wait()
-
-
-class HandClock:
-    """Implements `exporter.clock.Clock`; only the test advances the time. slept: the seconds of each sleep."""
-
-    def __init__(self, turn):
-        self.time = 1000.0
-        self.slept = []
-        self._sleepers = []
-        self._turn = turn
-
-    def now(self):
-        return self.time
-
-    async def sleep(self, seconds):
-        sleeper = (self.time + seconds, asyncio.get_running_loop().create_future())
-        self.slept.append(seconds)
-        self._sleepers.append(sleeper)
-        self._turn.changed()
-        try:
-            await sleeper[1]
-        finally:
-            self._sleepers.remove(sleeper)
-
-    def advance(self, seconds):
-        self.time += seconds
-        for when, sleeper in self._sleepers:
-            if when <= self.time + 1e-9 and not sleeper.done():
-                sleeper.set_result(None)
-
-    async def asleep(self):
-        """Waits until the reflector sleeps. Returns the seconds of that sleep."""
-        await self._turn.until(lambda: any(not sleeper.done() for _, sleeper in self._sleepers))
-        return self.slept[-1]
-
-    async def nap(self):
-        """Waits until the reflector sleeps and advances the clock past it. Returns the seconds."""
-        seconds = await self.asleep()
-        self.advance(seconds)
-        return seconds
-
-    async def rush(self, condition):
-        """Advances the clock past every sleep until `condition()`."""
-
-        def asleep():
-            return any(not sleeper.done() for _, sleeper in self._sleepers)
-
-        while not condition():
-            await self._turn.until(lambda: condition() or asleep())
-            if asleep():
-                self.advance(max(when for when, _ in self._sleepers) - self.time)
 
 
 class RecordingStore:
@@ -155,7 +89,7 @@ def turn():
 
 @pytest.fixture
 def clock(turn):
-    return HandClock(turn)
+    return ManualClock(turn)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from exporter.kubernetes.reflector import Reflector
 from exporter.kubernetes.resources import PODS
 from exporter.model import PodKey
 from tests.fakes import objects as api
+from tests.fakes.clock import SleeplessClock
 
 PAGES, PODS_EACH, PADDING_BYTES = 12, 20, 20_000
 PAGE_BYTES = PODS_EACH * PADDING_BYTES
@@ -41,14 +42,6 @@ class Lists:
         yield
 
 
-class FixedClock:
-    def now(self):
-        return 1000.0
-
-    async def sleep(self, seconds):
-        raise AssertionError("the reflector must not sleep")
-
-
 @pytest.fixture
 def traced():
     tracemalloc.start()
@@ -60,7 +53,7 @@ def traced():
 async def test_pages_of_a_list_are_trimmed_as_they_arrive():
     lists, cluster = Lists(), Cluster(blind_s=60.0)
     with pytest.raises(Ended):
-        await Reflector(lists, PODS, None, cluster, FixedClock(), lambda *_: None, Random(1)).follow()
+        await Reflector(lists, PODS, None, cluster, SleeplessClock(), lambda *_: None, Random(1)).follow()
     assert len(lists.held_bytes) == PAGES
     # Between two requests, at most the last page is held as JSON.
     assert max(lists.held_bytes) - lists.held_bytes[0] < 2 * PAGE_BYTES

@@ -15,28 +15,9 @@ from exporter.model import WorkloadKey
 from scaler.api.events import MOST_WAITING, REFUSED_S, REPORT_DROPPED_S, EventObject, EventWriter
 from scaler.engine.publisher import Publisher
 from scaler.model import Reason
+from tests.fakes.clock import ManualClock
 from tests.fakes.kubernetes import serving, write_kubeconfig
 from tests.scaler.api.events.conftest import CHAT
-
-
-class HandClock:
-    """Shows a time that only the test advances."""
-
-    def __init__(self):
-        self.time, self._turn = 1000.0, asyncio.Event()
-
-    def now(self):
-        return self.time
-
-    async def sleep(self, seconds):
-        until = self.time + seconds
-        while self.time < until:
-            await self._turn.wait()
-
-    def advance(self, seconds):
-        self.time += seconds
-        self._turn.set()
-        self._turn = asyncio.Event()
 
 
 class System:
@@ -46,7 +27,7 @@ class System:
     """
 
     def __init__(self, fake, client, workloads):
-        self.fake, self.client, self.clock = fake, client, HandClock()
+        self.fake, self.client, self.clock = fake, client, ManualClock()
         self.publisher = Publisher(workloads)
         self.written, self.dropped, self.problems, self.leads, self.objects = 0, [], [], True, True
         self.writer = EventWriter(

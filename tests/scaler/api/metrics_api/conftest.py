@@ -31,43 +31,10 @@ from scaler.workloads import Registry
 from scaler.workloads.pods import cluster_owners
 from scaler.workloads.spec import WorkloadSpec
 from tests.fakes.aggregator import HPA, SERVICE, authentication, certificate, connecting
-from tests.fakes.kubernetes import PATIENCE_S, serving, write_kubeconfig
+from tests.fakes.clock import ManualClock
+from tests.fakes.kubernetes import serving, write_kubeconfig
 
 CONFIG_MAP = ("kube-system", "extension-apiserver-authentication")
-
-
-class HandClock:
-    """Implements `exporter.clock.Clock`; only the test advances the time."""
-
-    def __init__(self):
-        self.time = 1000.0
-        self._sleepers = []
-        self._turn = asyncio.Event()
-
-    def now(self):
-        return self.time
-
-    async def sleep(self, seconds):
-        sleeper = (self.time + seconds, asyncio.get_running_loop().create_future())
-        self._sleepers.append(sleeper)
-        self._turn.set()
-        try:
-            await sleeper[1]
-        finally:
-            self._sleepers.remove(sleeper)
-
-    def advance(self, seconds):
-        self.time += seconds
-        for when, sleeper in self._sleepers:
-            if when <= self.time and not sleeper.done():
-                sleeper.set_result(None)
-
-    async def asleep(self, count=1):
-        """Waits until at least `count` tasks sleep."""
-        async with asyncio.timeout(PATIENCE_S):
-            while sum(not sleeper.done() for _, sleeper in self._sleepers) < count:
-                self._turn.clear()
-                await self._turn.wait()
 
 
 class Workloads:
@@ -193,7 +160,6 @@ class Api:
 
     async def read_again(self, seconds=60.0):
         self.clock.advance(seconds)
-        await asyncio.sleep(0)  # tasks that woke have left the list of sleepers
         await self.clock.asleep(self._following)
 
     async def connect(self, leaf=None, *, authority=None, keep=True):
@@ -208,7 +174,7 @@ class Api:
 
 @pytest.fixture
 def clock():
-    return HandClock()
+    return ManualClock()
 
 
 @pytest.fixture

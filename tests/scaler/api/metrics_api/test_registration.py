@@ -33,7 +33,6 @@ class Follower:
 
     async def poll_again(self, seconds=60.0):
         self.clock.advance(seconds)
-        await asyncio.sleep(0)
         await self.clock.asleep()
 
     def new_lines(self):
