@@ -21,7 +21,7 @@ from prometheus_client.metrics_core import Metric
 
 from docs.generate.configuration import wrapped
 from exporter.agent.page import NormalisedCollector, SourceState
-from exporter.catalog.own import GPU_FAMILIES, QUEUE_FAMILIES
+from exporter.catalog.export import GPU_FAMILIES, QUEUE_FAMILIES
 from exporter.clock import WallClock
 from exporter.model import Attribution, FailureKind, Gpu, PodKey, Queue, Samples
 from scaler import metrics

@@ -1,4 +1,4 @@
-"""Exposes the last samples of a few sources as the metrics of `exporter.catalog.own`.
+"""Exposes the last samples of a few sources as the metrics of `exporter.catalog.export`.
 
 A source that does not respond has `up` 0 and no values. Its queues and GPUs keep their names and their ages, which
 grow, so that a reader can tell "unknown now" from "gone". An unknown value has no sample. A GPU of two sources is that
@@ -17,7 +17,7 @@ import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from exporter.catalog.own import (
+from exporter.catalog.export import (
     GPU_AGE,
     GPU_FAMILIES,
     GPU_INFO,

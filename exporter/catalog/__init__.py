@@ -25,12 +25,12 @@ from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
 from .completeness import START_TIME, Completeness
 from .dcgm import DCGM
 from .engines import KSERVE, LLAMACPP, LMDEPLOY, NIM, RAY_VLLM, SGLANG, TEI, TGI, TORCHSERVE, TRITON, TRTLLM, VLLM
+from .export import EXPORT, SourcesDown
 from .gateways import ENVOY, EPP, HTTP_ADDON, KNATIVE, LITELLM, RAY_SERVE
 from .gpus import Faults
 from .gpus_other import AMD, HAMI, INTEL, INTEL_XPUMD, NVIDIA_SMI
 from .kind import Kind
 from .model_gateways import DYNAMO, ENVOY_AI_GATEWAY, PRODUCTION_STACK, SMG
-from .own import EXPORT, SourcesDown
 from .plan import ReadPlan
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from exporter.catalog import KINDS
-from exporter.catalog.own import PORT
+from exporter.catalog.export import PORT
 
 from .endpoint import Access, Many, Port, Section, page, with_path
 from .errors import Finding, Loc, Problem

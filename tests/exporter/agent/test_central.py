@@ -6,7 +6,7 @@ from prometheus_client.exposition import generate_latest
 
 from exporter.agent.page import NormalisedCollector, SourceState
 from exporter.catalog import Reader
-from exporter.catalog.own import SourcesDown
+from exporter.catalog.export import SourcesDown
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Queue, Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
 from scaler.signals.latest import LatestSamples, TargetRules

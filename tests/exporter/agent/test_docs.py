@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.catalog import own
+from exporter.catalog import export
 from scaler.config.agent import ExportConfig
 from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import defaults_of
@@ -39,6 +39,6 @@ def test_documented_defaults_are_those_of_the_model(key, default):
 
 
 def test_documented_families_are_exported():
-    exported = {name for row in own.EXPORT.rows for name in row.names}
-    exported |= {f"{own.PREFIX}source_{name}_total" for name in ("scrapes", "failures", "dropped_lines")}
-    assert set(re.findall(rf"{own.PREFIX}\w+", DOCS)) <= exported
+    exported = {name for row in export.EXPORT.rows for name in row.names}
+    exported |= {f"{export.PREFIX}source_{name}_total" for name in ("scrapes", "failures", "dropped_lines")}
+    assert set(re.findall(rf"{export.PREFIX}\w+", DOCS)) <= exported

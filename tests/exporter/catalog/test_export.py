@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from exporter.agent.page import NormalisedCollector, SourceState
 from exporter.catalog import Reader
-from exporter.catalog.own import GPU_FAMILIES, QUEUE_FAMILIES, SourcesDown
+from exporter.catalog.export import GPU_FAMILIES, QUEUE_FAMILIES, SourcesDown
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Queue, Samples
 from exporter.textformat import parse
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from exporter.catalog import GPU_KINDS, KINDS, families
-from exporter.catalog.own import EXPORT
+from exporter.catalog.export import EXPORT
 from exporter.model import Quantity
 
 Q = Quantity
