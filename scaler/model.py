@@ -150,10 +150,6 @@ class Decision:
         elif self.replicas is None or self.published < self.replicas or (self.replicas == 0) != (self.published == 0):
             raise ValueError(f"{self.workload}: {self.replicas} replicas cannot be published as {self.published}")
 
-    @property
-    def known(self) -> bool:
-        return self.replicas is not None
-
     def to_document(self) -> dict[str, Any]:
         """Plain JSON-able data: the wire form of one entry."""
         document = asdict(self)

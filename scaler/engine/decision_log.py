@@ -40,17 +40,17 @@ class Aside(NamedTuple):
 
     latest:   shape (rows, len(Signal)): the signals before they were smoothed.
     imputed:  pods that did not answer were taken to be like the others.
-    asked:    replicas that its group asked for; 0 is none.
+    group_floor: replicas that its group asks for; 0 is none.
     sleeping: pods with engines in sleep mode; NaN unknown.
-    gpus_held: GPUs that its running pods asked for; NaN unknown.
-    gpus_shown, gpus_utilised, gpus_silent, gpus_lost, gpus_parts: as in `totals.GpusSeen`.
+    gpus_held: GPUs that its running pods request; NaN unknown.
+    gpus_shown, gpus_utilised, gpus_silent, gpus_lost, gpus_parts: as in `aggregate.VisibleGpus`.
     probe_period: seconds of the regular requests that are taken for probes; NaN where none are.
     regular_until: POSIX seconds until which regular requests count, whatever their period; NaN where they do not.
     """
 
     latest: Floats
     imputed: Mask
-    asked: Floats
+    group_floor: Floats
     sleeping: Floats
     gpus_held: Floats
     gpus_shown: Floats
@@ -62,11 +62,13 @@ class Aside(NamedTuple):
     regular_until: Floats
 
     @classmethod
-    def of(cls, totals: Aggregate, imputed: Mask, asked: Floats, probe_period: Floats, regular_until: Floats) -> Aside:
+    def of(
+        cls, totals: Aggregate, imputed: Mask, group_floor: Floats, probe_period: Floats, regular_until: Floats
+    ) -> Aside:
         gpus = totals.gpus
         gpu_counts = (gpus.shown, gpus.utilised, gpus.silent, gpus.lost, gpus.parts)
         probes = (probe_period, regular_until)
-        return cls(totals.latest, imputed, asked, totals.sleeping, totals.gpus_held, *gpu_counts, *probes)
+        return cls(totals.latest, imputed, group_floor, totals.sleeping, totals.gpus_held, *gpu_counts, *probes)
 
     @classmethod
     def blank(cls, rows: int) -> Aside:

@@ -568,4 +568,4 @@ class ControlLoop:
 
 def _is_at_zero(decision: Decision) -> bool:
     """Whether a workload has no replica and is to have none. While one still runs, its gateway is scraped with it."""
-    return decision.known and not decision.active and not decision.evidence.replicas_wanted
+    return decision.replicas is not None and not decision.active and not decision.evidence.replicas_wanted

@@ -97,7 +97,11 @@ class Publisher:
         would let KEDA's fallback wake all of them at once.
         """
         held_since = self._local.at
-        given_up = (_expire(decision, held_since, at) for decision in self._local.decisions.values() if decision.known)
+        given_up = (
+            _expire(decision, held_since, at)
+            for decision in self._local.decisions.values()
+            if decision.replicas is not None
+        )
         self.publish([decision for decision in given_up if decision is not None], held_since)
 
     def keep_only(self, workloads: Iterable[WorkloadKey], at: float, begun: Iterable[WorkloadKey] = ()) -> None:

@@ -23,8 +23,8 @@ from .trace import Case
 def overrides(case: Case, decision: Decision | None) -> Step:
     """decision: the Board's, if it is of this moment, for the text of its overrides."""
     sentences = [*_idleness(case), *_brake(case, decision), *_schedule(case, decision)]
-    if case.aside.asked > 0.0:
-        sentences.append(f"Its group is awake and needs at least {counted(case.aside.asked, 'replica')} of it.")
+    if case.aside.group_floor > 0.0:
+        sentences.append(f"Its group is awake and needs at least {counted(case.aside.group_floor, 'replica')} of it.")
     if case.raise_only:
         sentences.append("It was decided at a scrape between two ticks, which may raise or activate and never lowers.")
     active = case.constraints

@@ -74,14 +74,14 @@ def news(before: Decision | None, after: Decision, at: float) -> tuple[EventReas
 def _of_zero(before: Decision, after: Decision) -> EventReason | None:
     if before.active and not after.active:
         return EventReason.ASLEEP
-    return EventReason.WOKEN if after.active and not before.active and after.known else None
+    return EventReason.WOKEN if after.active and not before.active and after.replicas is not None else None
 
 
 def _of_reason(before: Decision, after: Decision) -> EventReason | None:
     if after.reason is before.reason:
         return None
     if after.reason is Reason.HELD:
-        return EventReason.HELD if before.known else None  # after unknown it is an improvement
+        return EventReason.HELD if before.replicas is not None else None  # after unknown it is an improvement
     if after.reason is Reason.NO_WAKE_SOURCE:
         # At zero it is not kept awake: it stays at zero, and nothing would wake it again.
         return EventReason.NO_WAKE_SOURCE if after.active else EventReason.WAKE_SOURCE_LOST

@@ -67,7 +67,7 @@ class Case:
         """What the kernel decides at a tick without the overrides of this reason; the floor of its group stays."""
         given, mine = self.entry.given, self.constraints
         if mine.floor_reason == override:
-            mine = mine._replace(floor=self.aside.asked, floor_reason=NO_REASON)
+            mine = mine._replace(floor=self.aside.group_floor, floor_reason=NO_REASON)
         if override == SCHEDULED:
             mine = mine._replace(ceiling=inf)
         if override == FROZEN:
@@ -127,7 +127,7 @@ def summary(case: Case) -> str:
     """The decision, its reason, and the numbers behind it, in one sentence."""
     reason, replicas = REASONS[case.verdict.reason], case.verdict.replicas
     decision = "no answer" if isnan(replicas) else counted(replicas, "replica")
-    in_group, alone = case.aside.asked, case.trace.replicas
+    in_group, alone = case.aside.group_floor, case.trace.replicas
     # Only its group needs so many. If its own decision is held, that is said first.
     if in_group > 0.0 and in_group == replicas > alone and not case.held:
         return f"{decision}, {reason}: its group needs {counted(in_group, 'replica')} of it; alone {_would_be(alone)}"

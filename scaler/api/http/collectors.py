@@ -41,7 +41,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     (
         "active",
         "1: active. 0: may be scaled to zero.",
-        lambda d, _: float(d.active) if d.known else None,
+        lambda d, _: float(d.active) if d.replicas is not None else None,
     ),
     ("reading_age_seconds", "Age of the oldest reading of the decision.", lambda d, now: _age(d.measured_at, now)),
     (

@@ -184,7 +184,7 @@ class Servicer(ExternalScalerServicer):
             entry = self._publisher.get(workload)
             if entry is None and not self._publisher.knows(workload):
                 raise _undecided(workload)  # the registry is a moment ahead of the decisions, or behind
-            if entry is not None and entry.known and entry.active != sent:
+            if entry is not None and entry.replicas is not None and entry.active != sent:
                 sent = entry.active
                 await context.write(IsActiveResponse(result=sent))
             await turn.until(self._publisher.changed(workload, entry))

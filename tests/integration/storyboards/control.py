@@ -37,7 +37,7 @@ class Control:
 
     def pushed(self, decision):
         """Handle a new decision on the stream, unless the stream is broken or the decision is an error."""
-        if self._push and decision.known and self.clock.now >= self._down_until:
+        if self._push and decision.replicas is not None and self.clock.now >= self._down_until:
             self._happened(keda.Push(decision.active))
 
     def stream_broke(self, seconds):
@@ -57,7 +57,7 @@ class Control:
         if not self.gate.alive:
             return keda.PollResult.DOWN
         decision = self.gate.answer(self.model)
-        if decision is None or not decision.known:
+        if decision is None or decision.replicas is None:
             return keda.PollResult.ERROR
         return keda.PollResult.ACTIVE if decision.active else keda.PollResult.INACTIVE
 

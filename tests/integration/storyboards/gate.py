@@ -212,7 +212,7 @@ class Gate:
 
     def _at_zero(self, key):
         decision = self.board.get(key)
-        decided = decision is not None and decision.known
+        decided = decision is not None and decision.replicas is not None
         return decided and not decision.active and not decision.evidence.replicas_wanted
 
     def _scrape_round(self, key):

@@ -72,7 +72,7 @@ class Judge:
 
     def answered(self, decision):
         """Called for each changed decision."""
-        if not decision.known:
+        if decision.replicas is None:
             return
         if decision.active and self._was_active is not True:
             self._rightly_woken = bool(self.model.held) or self.model.works() or self.expected(decision)

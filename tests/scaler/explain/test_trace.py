@@ -93,7 +93,7 @@ def decided(spec, inputs):
     verdicts, _ = step(specs, inputs.readings, inputs.standing, inputs.memory, NOW, raise_only=raise_only)
     inputs = inputs._replace(verdicts=verdicts)
     if inputs.standing.floor_reason[0] == NO_REASON:  # only a group has such a floor
-        inputs.aside.asked[:] = inputs.standing.floor
+        inputs.aside.group_floor[:] = inputs.standing.floor
     return Entry(WorkloadSpec(WorkloadKey("ai", "chat"), spec), inputs)
 
 
@@ -170,7 +170,7 @@ def test_what_would_be_without_an_override_is_decided_by_the_kernel(entry):
         code = next((code for start, code in starts.items() if sentence.startswith(start)), None)
         if code is None:
             continue
-        group = {"floor": entry.given.aside.asked[0], "floor_reason": NO_REASON} if reason == code else {}
+        group = {"floor": entry.given.aside.group_floor[0], "floor_reason": NO_REASON} if reason == code else {}
         expected, why = at_tick(entry, **without[code], **group)
         found = WITHOUT.search(sentence)
         if at_tick(entry)[0] > expected:

@@ -287,7 +287,7 @@ class TestOrders:
         pages = {first: page.vllm(waiting=0, running=5), second: page.vllm(waiting=0, running=0)}
         stage.rounds(2 * IDLE_S, {**pages, front: page.epp(held=0, ready=1)})
         document = explained(stage)
-        assert (document["answer"]["replicas"], document["inputs"]["aside"]["asked"]) == (1, 1.0)
+        assert (document["answer"]["replicas"], document["inputs"]["aside"]["group_floor"]) == (1, 1.0)
         assert "Its group is awake and needs at least 1 replica of it." in sentences(document, "overrides")
         assert document["summary"] == "1 replica, warm: its group needs 1 replica of it; alone it would be 0 replicas"
 

@@ -180,7 +180,6 @@ def test_every_decision_keeps_the_invariant(replicas, active):
         assert replicas is not None
         assert replicas < 0 or (replicas == 0) == active
         return
-    assert decision.known == (replicas is not None)
     assert decision.replicas is None or (decision.replicas >= 1) == decision.active
 
 
