@@ -102,9 +102,9 @@ def _chosen(table: Columns, positions: Rows) -> Columns:
     return {name: positions[column[kept]] if name == ROW else column[kept] for name, column in table.items()}
 
 
-def named(room: str, columns: Columns) -> dict[str, Array]:
+def named(prefix: str, columns: Columns) -> dict[str, Array]:
     """The columns with the prefix of one component: `named("memory", {"replicas": …})` has `memory.replicas`."""
-    return {f"{room}.{name}": column for name, column in columns.items()}
+    return {f"{prefix}.{name}": column for name, column in columns.items()}
 
 
 class Identities:

@@ -56,9 +56,10 @@ from .api.metrics_api import server as kubeapi
 from .api.metrics_api.pods import Sources
 from .columns import State, translated
 from .config import Config, ConfigErrors, MetricsApi
-from .engine import scrape_log
+from .engine import failure_log
 from .engine.checkpoint_format import pack, unpack
 from .engine.checkpoint_store import CheckpointStore
+from .engine.context import LoopContext
 from .engine.publisher import Publisher
 from .explain.outcome import ClusterView
 from .ha.election import TERMS, Terms
@@ -127,7 +128,7 @@ class Daemon:
         self.publisher = Publisher(workload.key for workload in config.workloads)
         self._pages = HttpPages(HttpLimits(config.scrape.timeout, config.scrape.body_limit))
         self._promql = Promql(self._pages)
-        self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, scrape_log.of_redis)
+        self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, failure_log.of_redis)
         self._cluster: Cluster | None = None
         self._cluster_changed = asyncio.Event()
         if config.kubernetes is not None:
@@ -241,8 +242,8 @@ class Daemon:
         report = {"compiled": kernels.compiled, "cached": kernels.cached, "seconds": round(kernels.seconds, 1)}
         self._log.info("kernels loaded", **report)
         loop_module = import_module("scaler.engine.loop")
-        prepare_module = import_module("scaler.engine.prepare")  # which works has imported
-        context = loop_module.LoopContext(
+        prepare_module = import_module("scaler.engine.prepare")
+        context = LoopContext(
             clock=self._clock,
             pages=self._redis,
             promql=self._promql,
@@ -306,7 +307,7 @@ class Daemon:
                     cluster,
                     namespaces=settings.namespaces,
                     clock=self._clock,
-                    on_problem=scrape_log.of_kubernetes,
+                    on_problem=failure_log.of_kubernetes,
                     jitter=jitter,
                 )
                 tasks.create_task(watching, name="watches")
@@ -413,7 +414,7 @@ class Daemon:
                 environment=os.environ,
                 state=self._shared_state,
                 on_state=self._follow_state,
-                on_tls_problem=partial(scrape_log.of_files, "listen.peers"),
+                on_tls_problem=partial(failure_log.of_files, "listen.peers"),
                 terms=self._terms,
             )
 

@@ -16,7 +16,7 @@ from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
 from scaler.config import Config, MetricsApi
-from scaler.engine import scrape_log
+from scaler.engine import failure_log
 from scaler.engine.publisher import Publisher
 from scaler.ha.replica import called
 from scaler.metrics import SelfMetrics
@@ -45,7 +45,7 @@ def keda(
             tls=TlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
             now=now,
             observe=observe,
-            on_tls_problem=partial(scrape_log.of_files, "grpc_tls"),
+            on_tls_problem=partial(failure_log.of_files, "grpc_tls"),
             warn=structlog.get_logger().warning,
         )
 
@@ -64,8 +64,8 @@ def metrics_api(
             groups=groups(served),
             clock=clock,
             observe=observe,
-            on_tls_problem=partial(scrape_log.of_files, "listen.metrics_api"),
-            on_front_proxy_problem=scrape_log.of_front_proxy,
+            on_tls_problem=partial(failure_log.of_files, "listen.metrics_api"),
+            on_front_proxy_problem=failure_log.of_front_proxy,
         )
 
 
@@ -85,7 +85,7 @@ def events(
         clock=clock,
         on_written=metrics.events_written.inc,
         on_dropped=lambda why, count: metrics.events_dropped.labels(why).inc(count),
-        on_problem=scrape_log.of_events,
+        on_problem=failure_log.of_events,
     )
     publisher.on_change = writer.add
     return writer

@@ -1,4 +1,4 @@
-"""Backfills the windows of a workload with targets in a Prometheus: they are full when the daemon starts. Pure.
+"""Backfills the windows of a workload with targets in a Prometheus: they are full when the daemon starts.
 
 A decider of its own reads the responses of the last minutes again, moment by moment; its windows are kept, and its
 decisions are published nowhere.
@@ -9,13 +9,15 @@ minutes ago is still being smoothed, where an empty window would have made it a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.catalog import Reader
 from exporter.model import Failure, Role, Target
 from exporter.scrape.request import read
+from exporter.sources.promql import PromqlTargets
 from exporter.textformat import Scanner
+from scaler.signals.smoothing import LENGTH
 from scaler.workloads.spec import WorkloadSpec
 
 from .decider import Decider
@@ -26,6 +28,23 @@ class PastScrape(NamedTuple):
 
     at: float
     pages: Mapping[Target, bytes]
+
+
+async def fetch_past(sources: Sequence[PromqlTargets], until: float, step: float) -> list[PastScrape] | Failure:
+    """Returns what fills the windows until `until`, POSIX seconds, one moment every `step` seconds; oldest first.
+
+    The failure of one source is that of all: a part of a sum is no sum.
+    """
+    pasts = [await source.history(until - step * (LENGTH - 1), until, step) for source in sources]
+    frames = []
+    for past in pasts:
+        if isinstance(past, Failure):
+            return past
+        frames.append(past)
+    return [
+        PastScrape(same[0].at, {target: page for frame in same for target, page in frame.pages.items()})
+        for same in zip(*frames, strict=True)
+    ]
 
 
 def replay_past(

@@ -7,7 +7,7 @@ also without responses (staleness, decay, keep-warm). Both return the Decisions 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import ceil, inf
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,14 +35,10 @@ from . import checkpoint
 from .accounting import Circumstances, Ledger, SweepAnswers, look
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
 from .evidence import EvidenceSources, SweepColumns, decisions
-from .published import Published
+from .published import PendingDecisions, Published
 from .sizes import Sizes
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
-# A Decision takes about 40 us to build. A sweep builds all with a new number or activity, and of the others 1,000
-# (40 ms) or more: scrapes renew the evidence of every workload once an interval, and a quarter more than come in one
-# tick leaves no sweep behind them for long.
-FEWEST_SHOWN, SHOWN_ROUNDS = 1000, 1.25
 
 
 class Arrival(NamedTuple):
@@ -50,24 +46,6 @@ class Arrival(NamedTuple):
 
     rows: Rows
     at: float
-
-
-def replaceable(before: Sequence[WorkloadSpec], plans: Sequence[WorkloadSpec]) -> Rows | None:
-    """The rows with different plans, if `Decider.replan` can replace them in place; else None.
-
-    It cannot if workloads, scale targets, names of pods or groups change: these connect rows with each other.
-    """
-    if len(before) != len(plans):
-        return None
-    changed = [row for row, (old, new) in enumerate(zip(before, plans, strict=True)) if old is not new and old != new]
-    if any(_connections(before[row]) != _connections(plans[row]) for row in changed):
-        return None
-    return np.array(changed, dtype=np.int64)
-
-
-def _connections(plan: WorkloadSpec) -> tuple[object, ...]:
-    shares = plan.member is not None and plan.spec.gateway
-    return plan.workload, plan.target, plan.pod_pattern, plan.member, shares
 
 
 class Decider:
@@ -122,10 +100,7 @@ class Decider:
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
-        self._touched = np.zeros(len(plans), dtype=np.bool_)  # its evidence has changed since its last Decision
-        self._unpublished = np.ones(len(plans), dtype=np.bool_)  # no Decision of this process is published
-        self._most_shown = max(FEWEST_SHOWN, ceil(SHOWN_ROUNDS * len(plans) * tick_s / interval_s))
-        self._turn = 0  # the row at which the next sweep starts to renew evidence
+        self._pending = PendingDecisions(len(plans), rounds_per_sweep=tick_s / interval_s)
         self._rests = checkpoint.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
         self._identities = Identities(self.workloads, [plan.target for plan in plans])
@@ -147,11 +122,11 @@ class Decider:
 
     def expect(self, target: Target) -> None:
         self._latest.expect(target)
-        self._touched[self._latest.rows_of(target)] = True
+        self._pending.changed[self._latest.rows_of(target)] = True
 
     def missed(self, target: Target) -> None:
         """Records a failed scrape: it decides nothing, but changes the evidence."""
-        self._touched[self._latest.rows_of(target)] = True
+        self._pending.changed[self._latest.rows_of(target)] = True
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
         self._latest.counted(workload, count)
@@ -165,7 +140,7 @@ class Decider:
             self._uncounted.awaited[self._rows[workload]] = True
 
     def retire(self, target: Target) -> None:
-        self._touched[self._latest.rows_of(target)] = True
+        self._pending.changed[self._latest.rows_of(target)] = True
         self._latest.retire(target)
 
     def land(self, target: Target, samples: Samples, at: float, now: float) -> list[Decision]:
@@ -184,24 +159,24 @@ class Decider:
             if target.pod is not None and self._constraint_source.starts.awaits(target.pod) and has_served(samples):
                 self._constraint_source.starts.served(target.pod, at)
         rows = np.array(sorted(touched), dtype=np.int64)
-        self._touched[rows] = True
+        self._pending.changed[rows] = True
         decided = closure(self._groups, rows) if self._groups.together[rows].any() else rows
         return self._decide(decided, now, arrival=Arrival(rows, max((at for *_, at in landings), default=now)))
 
     def distrust(self, target: Target) -> None:
         """A response of the target could not be processed: its readings count as stale."""
-        self._touched[self._latest.rows_of(target)] = True
+        self._pending.changed[self._latest.rows_of(target)] = True
         self._latest.distrust(target)
 
     def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
         """Decides all workloads. leads: this replica's ledger is the published one.
 
         Returns every Decision with a new number or activity. Of those with a new reason or new evidence alone it
-        returns as many as `FEWEST_SHOWN` says; the next sweeps return the rest.
+        returns as many as `PendingDecisions` says; the next sweeps return the rest.
         """
         self._constraints = self._constraint_source.at(now)
         news = self._constraint_source.news()
-        self._touched[news.rows] = True
+        self._pending.changed[news.rows] = True
         self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
         return self._decide(self._everyone, now, leads=leads)
 
@@ -255,18 +230,19 @@ class Decider:
     def forget_answers(self) -> None:
         """Another replica has published meanwhile: the next sweep returns every Decision again."""
         self._published = Published.nothing(len(self.plans))
-        self._unpublished[:] = True
+        self._pending.unpublished[:] = True
 
     def columns(self) -> dict[str, Array]:
         """The state by workload (see `scaler.columns`); live, until the next landing or sweep."""
-        rooms = (
-            named("memory", self._memory._asdict()),
-            self._published.columns(),
-            self._latest.columns(),
-            self._sizes.columns(),
-        )
-        local = {name: column for room in rooms for name, column in room.items()}
-        return {**self._signals.columns(), **self._constraint_source.columns(), **self.books.columns(), **local}
+        return {
+            **self._signals.columns(),
+            **self._constraint_source.columns(),
+            **self.books.columns(),
+            **named("memory", self._memory._asdict()),
+            **self._published.columns(),
+            **self._latest.columns(),
+            **self._sizes.columns(),
+        }
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows, now: float = inf) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise.
@@ -278,11 +254,10 @@ class Decider:
         self._sizes.take(columns, rows, source_rows)
         self.books.take(columns, rows, source_rows)
         self._published.take(columns, rows, source_rows, self._tolerance[rows])
-        for room in (named("memory", self._memory._asdict()), self._latest.columns()):
-            copy_into(room, columns, rows, source_rows)
+        copy_into(named("memory", self._memory._asdict()) | self._latest.columns(), columns, rows, source_rows)
         self._latest.activity.make_sound(rows, now)
         checkpoint.make_sound(self._memory, rows, self._specs, now)
-        self._touched[rows] = True  # the next sweep returns every decision again, as old as it is
+        self._pending.changed[rows] = True  # the next sweep returns every decision again, as old as it is
         self._constraints = None  # estimates hold from now on
 
     def state(self, now: float, rows: slice = slice(None)) -> State:
@@ -342,7 +317,7 @@ class Decider:
         its targets are still scraped.
         """
         rows, source_rows = self._pairs(other)
-        touched = other._touched[source_rows]
+        touched = other._pending.changed[source_rows]
         self.take(other.columns(), rows, source_rows)
         self._identities.keep(other._identities.all, rows, source_rows)
         self._latest.adopt(other._latest, rows, source_rows)
@@ -351,7 +326,7 @@ class Decider:
         self._uncounted.adopt(other._uncounted, rows, source_rows)
         same = zip(rows.tolist(), source_rows.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
-        self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
+        self._pending.changed[rows] = touched | np.array(other_orders, dtype=np.bool_)
 
     def replan(self, plans: Sequence[WorkloadSpec], rows: Rows, fresh: Decider) -> None:
         """Replaces the plans of `rows` in place: the same as `take_over` with all plans, for the price of these rows.
@@ -397,7 +372,7 @@ class Decider:
         self._log.adopt(other._log, rows, source_rows)
         self.books.go_on(other.books, rows, source_rows)
         self._ended += other._ended
-        self._unpublished[rows] = other._unpublished[source_rows]
+        self._pending.unpublished[rows] = other._pending.unpublished[source_rows]
 
     def remember(self, other: Decider) -> None:
         """Takes only the windows of workloads that both have: the other's go further back."""
@@ -484,7 +459,10 @@ class Decider:
         self._rests.prove(self._memory, self._latest.awaited, rows, totals.readings, specs.hold, now)
         number = self._replicas_to_publish(at, verdicts, readings.wanted, standing, raise_only=raise_only)
         news = self._published.differs(at, verdicts, number)
-        shown = np.flatnonzero(news) if raise_only else self._shown(verdicts, number, news)
+        if raise_only:
+            shown = np.flatnonzero(news)
+        else:
+            shown = self._pending.next(news, self._published.moves(self._everyone, verdicts, number))
         if raise_only and not len(shown):
             return []
         self._note(rows, decided, before, totals, filled, news, shown, now, raise_only=raise_only)
@@ -554,17 +532,7 @@ class Decider:
             self.plans, columns, EvidenceSources(self._latest, self._signals, self._constraint_source), now
         )
         self._published.tell(columns.rows, columns.verdicts, columns.number, columns.decided_at)
-        self._unpublished[columns.rows] = False
+        self._pending.unpublished[columns.rows] = False
         if not raise_only:
-            self._touched[columns.rows] = False
+            self._pending.changed[columns.rows] = False
         return built
-
-    def _shown(self, verdicts: Verdicts, number: Floats, news: Mask) -> Rows:
-        """The rows of which a sweep returns a Decision, ascending. Arguments: with a slot for each workload."""
-        at_once = self._unpublished | (news & self._published.moves(self._everyone, verdicts, number))
-        rest = np.flatnonzero((news | self._touched) & ~at_once)
-        room = max(self._most_shown - int(at_once.sum()), 0)
-        if len(rest) > room:
-            rest = np.roll(rest, -np.searchsorted(rest, self._turn))[:room]
-            self._turn = int(rest[-1]) + 1 if room else self._turn
-        return np.union1d(np.flatnonzero(at_once), rest)

@@ -7,9 +7,7 @@ imports it then, in a thread: KEDA's GetMetricSpec is answered meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -17,7 +15,6 @@ import structlog
 from exporter import catalog
 from exporter.budget import BODIES, SERIES, Budget
 from exporter.catalog import Reader
-from exporter.clock import Clock
 from exporter.discovery import Discovery, Listing
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.index import Changes
@@ -25,26 +22,23 @@ from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.model import Failure, FailureKind, PodKey, ScrapeResult, Target, WorkloadKey
 from exporter.scrape.loop import Counters, ScrapeLoop
-from exporter.scrape.request import Pages, internal
-from exporter.sources.promql import Promql, PromqlTargets
-from exporter.sources.redis import RedisPages
+from exporter.scrape.request import internal
+from exporter.sources.promql import PromqlTargets
 from exporter.textformat import Scanner
 from scaler.columns import State
 from scaler.config import Config
-from scaler.metrics import SelfMetrics
 from scaler.model import Decision
 from scaler.signals.pods import Chosen, PodNumbers
-from scaler.signals.smoothing import LENGTH
 from scaler.workloads import Registry, targets
-from scaler.workloads.pods import Counting, ReplicaCounts
+from scaler.workloads.pods import Counting
 from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
-from . import scrape_log
-from .backfill import PastScrape, replay_past
-from .checkpoint import UnclaimedState
+from . import failure_log
+from .backfill import fetch_past, replay_past
+from .context import LoopContext
 from .decider import Decider
+from .failure_log import Faults
 from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
-from .publisher import Publisher
 
 # The changes of a rollout of a thousand pods are handled a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
@@ -52,38 +46,6 @@ LOOK_AGAIN_S = 0.2
 LOOKS_APART = 4.0
 # Workloads that are copied at once: 5 MB, a few milliseconds.
 COPIED_AT_ONCE = 1000
-
-
-@dataclass(slots=True)
-class LoopContext:
-    """The parts that stay across reloads.
-
-    on_tick:     called with the time of every successful sweep, POSIX seconds.
-    on_registry: called with each new registry, and with None when the cluster's state becomes unknown.
-    leads:       whether this replica's accounts are published, given POSIX seconds.
-    cluster:     the cache of Kubernetes objects; None without Kubernetes. moved: set when an object has changed.
-    replicas:    counts the replicas; None is the cluster if there is one.
-    discoveries: the target discoveries of a configuration; None is the default.
-    unclaimed:   restored state of workloads that do not exist yet.
-    refused:     workloads for which the leader's decision is not repeated.
-    """
-
-    clock: Clock
-    pages: Pages
-    promql: Promql
-    publisher: Publisher
-    self_metrics: SelfMetrics
-    on_tick: Callable[[float], None]
-    on_registry: Callable[[Registry | None], None]
-    leads: Callable[[float], bool] = lambda _: True
-    cluster: Cluster | None = None
-    redis: RedisPages | None = None
-    moved: asyncio.Event = field(default_factory=asyncio.Event)
-    replicas: ReplicaCounts | None = None
-    discoveries: Callable[[Config], Sequence[Discovery]] | None = None
-    unclaimed: UnclaimedState = field(default_factory=UnclaimedState)
-    object_errors: frozenset[str] = frozenset()
-    refused: set[WorkloadKey] = field(default_factory=set)
 
 
 class ControlLoop:
@@ -97,8 +59,8 @@ class ControlLoop:
         self._context = context
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
-        self._faults: set[tuple[str, str]] = set()  # (place, subject) of exceptions that have been logged
-        self._is_synced = False  # is what the census rests on known?
+        self._faults = Faults(context.self_metrics.internal_errors)
+        self._is_synced = False  # whether the objects of the registry are known
         # A count says nothing of the configuration: those before stay, and only what changes is counted.
         self._counting: Counting = Counting(context.replicas, context.cluster)
         if before is not None:
@@ -117,7 +79,7 @@ class ControlLoop:
             listed=self._listed,
             added=self._added,
             retired=self._retired,
-            faulted=self._record_fault,
+            faulted=self._faults.record,
             wake_interval_s=config.scrape.wake_interval,
             wake_rate=config.scrape.wake_rate,
         )
@@ -213,7 +175,7 @@ class ControlLoop:
         while True:
             await self._context.moved.wait()
             self._context.moved.clear()
-            with self._contain("cluster", "changes"):
+            with self._faults.contain("cluster", "changes"):
                 self._follow_changes(cluster.take_changes())
             await asyncio.sleep(LOOK_AGAIN_S)
 
@@ -235,7 +197,7 @@ class ControlLoop:
             await asyncio.sleep(max(LOOK_AGAIN_S, LOOKS_APART * (loop.time() - began)))
 
     async def _register(self) -> None:
-        """Take the census in a thread, and then, on the event loop, what has changed in it."""
+        """Builds the registry in a thread and then applies its changes on the event loop."""
         context, prepared = self._context, self._prepared
         decider, registry, discoveries = self._decider, self._registry, self._discoveries
         listed = self._is_synced_at(context.clock.now())
@@ -254,7 +216,7 @@ class ControlLoop:
             self._log_registry_failure()
             return
         if found is not None:
-            with self._contain("cluster", "workloads"):
+            with self._faults.contain("cluster", "workloads"):
                 self._apply(found)
         if listed and not self._is_synced:
             self._publish_registry(context.clock.now())
@@ -270,7 +232,7 @@ class ControlLoop:
             elif found.rows is not None and found.decider is not None:
                 before.replan(found.plans, found.rows, found.decider)
         except Exception:
-            self._registry = last  # the workloads of the last census stay
+            self._registry = last  # the workloads of the last registry stay
             raise
         discoveries, registered = self._discoveries.keys(), set[WorkloadKey]()
         if found.places is not None:
@@ -305,11 +267,11 @@ class ControlLoop:
         for ref in moved:
             pods = None if cluster is None else cluster.leaders_of(ref, now)
             for workload in self._scaled[ref] if pods is not None else ():
-                with self._contain("cluster", workload):
+                with self._faults.contain("cluster", workload):
                     self._decider.started(workload, pods or (), now)
 
     def _renewed(self) -> Prepared:
-        """With a census of the objects as they are now. A fault in one object must not cost all others."""
+        """With a registry of the objects as they are now. A fault in one object must not cost all others."""
         try:
             return self._prepared.renewed(self.config, objects_of(self._context.cluster))
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
@@ -321,7 +283,7 @@ class ControlLoop:
         self._log.exception("registry update failed")
 
     def _follow_places(self, places: SourceIndex, discoveries: Mapping[TargetSource, Discovery]) -> None:
-        """Looks for targets at these places. known: discoveries of most of them."""
+        """Looks for targets at these places. discoveries: of most of them."""
         context = self._context
         if context.discoveries is not None:
             self._places, self._discoveries = SourceIndex(()), {}
@@ -407,27 +369,21 @@ class ControlLoop:
         """One workload after the other: a thousand are a thousand queries to a Prometheus."""
         while True:
             workload = await self._to_backfill.get()
-            with self._contain("backfill", workload):
+            with self._faults.contain("backfill", workload):
                 await self._backfill(workload)
 
     async def _backfill(self, workload: WorkloadKey) -> None:
-        """Fills the windows of a workload if all its targets are in a Prometheus: a part of a sum is no sum."""
+        """Fills the windows of a workload if all its targets are in a Prometheus."""
         found = [self._discoveries[source] for source in self._places.of(workload)]
         targets = [source for source in found if isinstance(source, PromqlTargets)]
         plan = self._decider.plan(workload)
         if plan is None or not targets or len(targets) < len(found):
             return
         step, until = self.config.scrape.interval, self._context.clock.now()
-        pasts = [await source.history(until - step * (LENGTH - 1), until, step) for source in targets]
-        frames = [past for past in pasts if not isinstance(past, Failure)]
-        if len(frames) < len(pasts):
-            why = next(past.detail for past in pasts if isinstance(past, Failure))
-            self._log.warning("backfill failed", workload=str(workload), detail=why)
+        moments = await fetch_past(targets, until, step)
+        if isinstance(moments, Failure):
+            self._log.warning("backfill failed", workload=str(workload), detail=moments.detail)
             return
-        moments = [
-            PastScrape(same[0].at, {target: page for frame in same for target, page in frame.pages.items()})
-            for same in zip(*frames, strict=True)
-        ]
         relived = await asyncio.to_thread(
             replay_past, plan, moments, interval_s=step, fresh_intervals=self.config.freshness.intervals
         )
@@ -480,7 +436,7 @@ class ControlLoop:
 
     def _landed(self, scrapes: Sequence[ScrapeResult]) -> None:
         for scrape in scrapes:
-            scrape_log.of_scrape(self._failing, scrape)
+            failure_log.of_scrape(self._failing, scrape)
             if isinstance(scrape.outcome, Failure):
                 if scrape.outcome.kind is FailureKind.INTERNAL:
                     self._decider.distrust(scrape.target)
@@ -490,7 +446,7 @@ class ControlLoop:
         try:
             changed = self._decider.land_together(landings, now) if landings else []
             for target, *_ in landings:
-                self._faults.discard(("response", str(target)))
+                self._faults.resolve("response", target)
         except Exception:  # noqa: BLE001 - one by one shows which of them it is
             changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
@@ -505,34 +461,17 @@ class ControlLoop:
         try:
             changed = self._decider.land(target, samples, scrape.at, now)
         except Exception as error:  # noqa: BLE001 - see above
-            self._record_fault("response", target, error)
+            self._faults.record("response", target, error)
             self._loop.reject(scrape, internal(error))
             self._decider.distrust(target)
             return []
-        self._faults.discard(("response", str(target)))
+        self._faults.resolve("response", target)
         return changed
 
     def _publish(self, changed: Sequence[Decision], at: float) -> None:
         self._context.publisher.publish(changed, at)
         for decision in changed:
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
-
-    def _record_fault(self, area: str, subject: object, error: Exception) -> None:
-        """An exception of Tidegate's own code: counted, and logged once until the same subject works again."""
-        self._context.self_metrics.internal_errors.labels(area).inc()
-        if (area, str(subject)) not in self._faults:
-            self._faults.add((area, str(subject)))
-            self._log.error("internal error", place=area, subject=str(subject), exc_info=error)
-
-    @contextmanager
-    def _contain(self, area: str, subject: object) -> Iterator[None]:
-        """An exception in here ends this and nothing else."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001
-            self._record_fault(area, subject, error)
-        else:
-            self._faults.discard((area, str(subject)))
 
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:
@@ -562,7 +501,7 @@ class ControlLoop:
 
     def _retired(self, target: Target) -> None:
         self._failing.pop(target, None)
-        self._faults.discard(("response", str(target)))
+        self._faults.resolve("response", target)
         self._decider.retire(target)
 
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from exporter.attribution import owners_by_name
 from exporter.discovery import Discovery
@@ -26,10 +28,8 @@ from scaler.workloads.pods import cluster_owners
 from scaler.workloads.spec import WorkloadSpec
 from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
-from .decider import Decider, replaceable
-
-if TYPE_CHECKING:
-    from .loop import LoopContext
+from .context import LoopContext
+from .decider import Decider
 
 # A renewal takes about a second with 10,000 workloads; each takes what has changed during the one before.
 CATCH_UPS = 3
@@ -59,7 +59,7 @@ class Prepared(NamedTuple):
         return cls(ParsedObjects(), targets.Plans(config), ((), (), ()), take(config, (), (), ()), {})
 
     def renewed(self, config: Config, objects: Objects) -> Prepared:
-        """The same with a census of these objects. Only those that have changed are parsed."""
+        """The same with a registry of these objects. Only those that have changed are parsed."""
         if objects == self.objects:
             return self
         return self._replace(objects=objects, registry=take(config, *objects, self.parsed), decider=None)
@@ -97,7 +97,7 @@ def update(
 ) -> Update:
     """Computes what `prepared` changes. Takes time that follows the number of workloads, and changes no state.
 
-    before: the decider of the control loop. last: its census. known: its discoveries.
+    before: the decider of the control loop. last: its registry. previous: its discoveries.
     """
     registry = prepared.registry
     plans = tuple(prepared.planned(registry))
@@ -111,6 +111,24 @@ def update(
     if rows is None:
         return found._replace(decider=new_decider(config, context, registry, plans))
     return found._replace(rows=rows, decider=before.of_plans(rows, plans) if len(rows) else None)
+
+
+def replaceable(before: Sequence[WorkloadSpec], plans: Sequence[WorkloadSpec]) -> Rows | None:
+    """The rows with different plans, if `Decider.replan` can replace them in place; else None.
+
+    It cannot if workloads, scale targets, names of pods or groups change: these connect rows with each other.
+    """
+    if len(before) != len(plans):
+        return None
+    changed = [row for row, (old, new) in enumerate(zip(before, plans, strict=True)) if old is not new and old != new]
+    if any(_connections(before[row]) != _connections(plans[row]) for row in changed):
+        return None
+    return np.array(changed, dtype=np.int64)
+
+
+def _connections(plan: WorkloadSpec) -> tuple[object, ...]:
+    shares = plan.member is not None and plan.spec.gateway
+    return plan.workload, plan.target, plan.pod_pattern, plan.member, shares
 
 
 def discoveries(

@@ -12,7 +12,8 @@ from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.textformat import parse
 from scaler.config import parse as configuration
-from scaler.engine.loop import ControlLoop, LoopContext
+from scaler.engine.context import LoopContext
+from scaler.engine.loop import ControlLoop
 from scaler.engine.publisher import Publisher
 from scaler.metrics import SelfMetrics
 

@@ -15,7 +15,8 @@ from exporter.sources.promql import Promql
 from exporter.textformat import parse
 from scaler.api.http.collectors import BoardCollector
 from scaler.config import parse as configuration
-from scaler.engine.loop import ControlLoop, LoopContext
+from scaler.engine.context import LoopContext
+from scaler.engine.loop import ControlLoop
 from scaler.engine.publisher import Publisher
 from scaler.metrics import SelfMetrics
 from tests.fakes.clock import SleeplessClock

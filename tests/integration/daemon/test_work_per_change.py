@@ -19,8 +19,9 @@ from exporter.scrape.loop import ScrapeLoop
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from scaler.config import parse
+from scaler.engine.context import LoopContext
 from scaler.engine.decider import Decider
-from scaler.engine.loop import ControlLoop, LoopContext
+from scaler.engine.loop import ControlLoop
 from scaler.engine.prepare import catch_up, hand_over, prepare
 from scaler.engine.publisher import Publisher
 from scaler.metrics import SelfMetrics

@@ -13,7 +13,8 @@ from scaler.columns import State
 from scaler.config import parse
 from scaler.engine import loop
 from scaler.engine.checkpoint import UnclaimedState
-from scaler.engine.loop import ControlLoop, LoopContext
+from scaler.engine.context import LoopContext
+from scaler.engine.loop import ControlLoop
 from scaler.engine.publisher import Publisher
 from scaler.metrics import SelfMetrics
 from scaler.model import Reason

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from exporter.model import WorkloadKey
-from scaler.engine import decider as deciders
+from scaler.engine import published
 from scaler.engine.checkpoint_format import pack, unpack
-from scaler.engine.decider import Decider, replaceable
+from scaler.engine.decider import Decider
+from scaler.engine.prepare import replaceable
 from scaler.policy.constraints import KeepWarmConfig
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import WorkloadOverrides, read_brake
@@ -104,8 +105,8 @@ def test_plan_with_other_connections_is_not_replaced_in_place(plan):
 @pytest.fixture
 def two_at_once(monkeypatch):
     """A sweep renews the evidence of two workloads."""
-    monkeypatch.setattr(deciders, "FEWEST_SHOWN", 2)
-    monkeypatch.setattr(deciders, "SHOWN_ROUNDS", 0.0)
+    monkeypatch.setattr(published, "FEWEST_BUILT", 2)
+    monkeypatch.setattr(published, "BUILT_ROUNDS", 0.0)
 
 
 @pytest.fixture

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import structlog
+from prometheus_client import Counter
 
 from exporter.kubernetes.resources import Resource
 from exporter.model import Failure, ScrapeResult, Target
@@ -62,3 +66,31 @@ def of_files(key: str, problem: str | None) -> None:
         structlog.get_logger().info("TLS files recovered", key=key)
     else:
         structlog.get_logger().error("TLS files rejected", key=key, problem=problem)
+
+
+class Faults:
+    """Counts exceptions of Tidegate's own code, and logs each once until the same subject works again."""
+
+    def __init__(self, count: Counter) -> None:
+        """count: with the label `area`."""
+        self._count = count
+        self._logged: set[tuple[str, str]] = set()
+
+    def record(self, area: str, subject: object, error: Exception) -> None:
+        self._count.labels(area).inc()
+        if (area, str(subject)) not in self._logged:
+            self._logged.add((area, str(subject)))
+            structlog.get_logger().error("internal error", place=area, subject=str(subject), exc_info=error)
+
+    def resolve(self, area: str, subject: object) -> None:
+        self._logged.discard((area, str(subject)))
+
+    @contextmanager
+    def contain(self, area: str, subject: object) -> Iterator[None]:
+        """An exception in here ends this and nothing else."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self.record(area, subject, error)
+        else:
+            self.resolve(area, subject)
