@@ -52,6 +52,40 @@ def kubernetes() -> list[Panel]:
             width=8,
             height=8,
         ),
+        *_configuration(),
+        graph(
+            "Invalid objects",
+            "Objects of Kubernetes per second that do not match their schema, and objects with an error or warning. "
+            "The Overview lists them. Runbook: TidegateObjectInvalid.",
+            "short",
+            [
+                Query(
+                    f"{self_rate('tidegate_kubernetes_malformed_objects_total', 'resource')} > 0",
+                    "unreadable {{resource}}",
+                ),
+                Query(
+                    f"sum by (severity) (max by (namespace, kind, name, severity) (tidegate_object_errors{{{SELF}}}))",
+                    "{{severity}}",
+                ),
+            ],
+            colours={"error": RED, "warning": AMBER},
+        ),
+        graph(
+            "Kubernetes Events",
+            "Events written on workloads, and those dropped by reason. `refused`: permission for events is missing; "
+            "`queue` and `budget`: too many at once, which the limit is for.",
+            "ops",
+            [
+                Query(self_rate("tidegate_events_written_total"), "written"),
+                Query(self_rate("tidegate_events_dropped_total", "why"), "{{why}}"),
+            ],
+            colours={"written": GREEN},
+        ),
+    ]
+
+
+def _configuration() -> list[Panel]:
+    return [
         timeline(
             "Configuration and API groups",
             "Whether the last configuration is active, and whether the API server forwards each metrics API to "
@@ -87,34 +121,6 @@ def kubernetes() -> list[Panel]:
                 Column("started", unit="dateTimeFromNow"),
             ],
             width=8,
-        ),
-        graph(
-            "Invalid objects",
-            "Objects of Kubernetes per second that do not match their schema, and objects with an error or warning. "
-            "The Overview lists them. Runbook: TidegateObjectInvalid.",
-            "short",
-            [
-                Query(
-                    f"{self_rate('tidegate_kubernetes_malformed_objects_total', 'resource')} > 0",
-                    "unreadable {{resource}}",
-                ),
-                Query(
-                    f"sum by (severity) (max by (namespace, kind, name, severity) (tidegate_object_errors{{{SELF}}}))",
-                    "{{severity}}",
-                ),
-            ],
-            colours={"error": RED, "warning": AMBER},
-        ),
-        graph(
-            "Kubernetes Events",
-            "Events written on workloads, and those dropped by reason. `refused`: permission for events is missing; "
-            "`queue` and `budget`: too many at once, which the limit is for.",
-            "ops",
-            [
-                Query(self_rate("tidegate_events_written_total"), "written"),
-                Query(self_rate("tidegate_events_dropped_total", "why"), "{{why}}"),
-            ],
-            colours={"written": GREEN},
         ),
     ]
 

@@ -95,23 +95,23 @@ def _only(metric: str, reasons: str) -> str:
 def _capped() -> Panel:
     return rows(
         "Capped at the maximum",
-        "More replicas are needed than the maximum allows, and requests queue. `asked` is the demand of the largest "
+        "More replicas are needed than the maximum allows, and requests queue. `demand` is that of the largest "
         "objective. Raise the maximum, or relax the SLO. If replicas are without a node, a higher maximum "
         "does not help. Runbook: TidegateCapped.",
         [
-            Query(_only("tidegate_demand_replicas", "capped"), "asked"),
+            Query(_only("tidegate_demand_replicas", "capped"), "demand"),
             Query(_only("tidegate_replicas", "capped"), "maximum"),
             Query(_only("tidegate_requests_waiting", "capped"), "waiting"),
             Query(_only("tidegate_replicas_pending", "capped"), "without a node"),
         ],
         [
             *NAME,
-            Column("asked", decimals=1),
+            Column("demand", decimals=1),
             Column("maximum"),
             Column("waiting"),
             Column("without a node", steps=[Step(1, RED)]),
         ],
-        sort="asked",
+        sort="demand",
         height=LIST_HEIGHT,
     )
 
@@ -179,7 +179,7 @@ def _without_effect() -> Panel:
 def all_workloads() -> Panel:
     return rows(
         "Workloads",
-        "All workloads with reasons and values. `told` is what is published to KEDA and the HPA, `cluster` is "
+        "All workloads with reasons and values. `published` is the value for KEDA and the HPA, `cluster` is "
         "spec.replicas: if they differ for more than a minute or two, the workload's board shows what holds the HPA. "
         "An empty cell is unknown, not zero.",
         [

@@ -134,8 +134,8 @@ def _answer() -> list[Panel]:
     return [
         graph(
             "Replicas",
-            "From demand to running replicas. Dashed: demand of each objective; bold: the decision; `told`: the "
-            "published value (past the HPA's tolerance, which would ignore a small step); `HPA desires` and "
+            "From demand to running replicas. Dashed: demand of each objective; bold: the decision; "
+            "`published`: past the HPA's tolerance, which would ignore a small step; `HPA desires` and "
             "`cluster`: what the HPA made of it; `ready`: what serves. Demand above the decision: see the timeline "
             "below. Decision above the cluster: see the HPA's conditions. Cluster above ready: pods load, or have no "
             "node. Runbook: TidegateCapped, TidegateFlapping.",
@@ -183,6 +183,12 @@ def _answer() -> list[Panel]:
             ],
             width=8,
         ),
+        *_overrides(),
+    ]
+
+
+def _overrides() -> list[Panel]:
+    return [
         graph(
             "Schedules",
             "Floors and ceilings of active schedules, in replicas; no line without one. A decision that stays at one "

@@ -136,6 +136,12 @@ def zero() -> list[Panel]:
             colours={"wakes": GREEN, "sleeps": NAVY},
             decimals=1,
         ),
+        *_savings(),
+    ]
+
+
+def _savings() -> list[Panel]:
+    return [
         stat_of(
             "Savings of the learned keep-warm time",
             "Hours of one replica per day that the learned keep-warm time saves against the constant. Below 0 it uses "
