@@ -9,7 +9,7 @@ has the sums over its targets, the replicas of each objective, and "freeze until
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isnan
 from typing import Any, NamedTuple
@@ -36,9 +36,9 @@ OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_
 class EvidenceSources(NamedTuple):
     """Where the evidence comes from that is not in the columns."""
 
-    intake: LatestSamples
+    latest: LatestSamples
     signals: Smoother
-    stands: ConstraintSource
+    constraints: ConstraintSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,105 +73,109 @@ def _chosen(part: Any, places: Rows) -> Any:
 def decisions(
     plans: Sequence[WorkloadSpec], columns: SweepColumns, sources: EvidenceSources, now: float
 ) -> list[Decision]:
-    """One for each of `seen.rows`, which are rows of `plans`. `now`: POSIX seconds."""
-    replicas, active, published = (
-        optional_ints(columns.verdicts.replicas),
-        columns.verdicts.active.tolist(),
-        optional_ints(columns.number),
+    """One for each of `columns.rows`, which are rows of `plans`. now: POSIX seconds."""
+    of_decision = _by_row(
+        {
+            "replicas": optional_ints(columns.verdicts.replicas),
+            "active": columns.verdicts.active.tolist(),
+            "decided_at": columns.decided_at.tolist(),
+            "measured_at": optional_floats(columns.totals.readings.measured_at),
+            "held_since": optional_floats(columns.memory.held_since),
+            "idle_since": optional_floats(columns.memory.idle_since),
+            "published": optional_ints(columns.number),
+        }
     )
-    decided_at, measured_at = columns.decided_at.tolist(), optional_floats(columns.totals.readings.measured_at)
-    held_since, idle_since = optional_floats(columns.memory.held_since), optional_floats(columns.memory.idle_since)
     return [
         Decision(
-            workload=plans[columns.rows[index]].workload,
-            replicas=replicas[index],
-            active=active[index],
+            workload=plans[row].workload,
             reason=REASONS[columns.verdicts.reason[index]],
-            decided_at=decided_at[index],
-            measured_at=measured_at[index],
-            held_since=held_since[index],
-            idle_since=idle_since[index],
             evidence=evidence,
-            observed=plans[columns.rows[index]].observed,
-            published=published[index],
+            observed=plans[row].observed,
+            **values,
         )
-        for index, evidence in enumerate(_evidence(plans, columns, sources, now))
+        for index, (row, values, evidence) in enumerate(
+            zip(columns.rows.tolist(), of_decision, _evidence(plans, columns, sources, now), strict=True)
+        )
     ]
+
+
+def _by_row(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """The values of each row by the names of the columns."""
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dict[str, Sequence[Any]]:
+    """The fields of `Evidence` that are numbers, each with a value for each row."""
+    rows, totals, readings, gpus = columns.rows, columns.totals, columns.totals.readings, columns.totals.gpus
+    latest, signals, constraints = sources
+    has_gpus = gpus.shown > 0
+    usual, slow = constraints.starts.times
+    saved_gpu_seconds, saved_money = constraints.saving(rows)
+    probe_period, regular_until = latest.activity.probes.verdicts(rows, now)
+    return {
+        "waiting": optional_floats(readings.waiting),
+        "running": optional_floats(readings.running),
+        "held_by_gateway": optional_floats(readings.held),
+        "kv_cache_used": optional_floats(totals.kv_cache),
+        "gpu_engine_active": optional_floats(totals.gpu_engine),
+        "requests_per_second": optional_floats(signals.rates(rows, now)),
+        "replicas_wanted": optional_ints(readings.wanted),
+        "replicas_ready": optional_ints(readings.ready),
+        "replicas_pending": optional_ints(readings.pending),
+        "replicas_sleeping": optional_ints(totals.sleeping),
+        "gpus_held": optional_ints(totals.gpus_held),
+        "gpus_attributed": optional_ints(np.where(has_gpus, gpus.shown, np.nan)),
+        "gpus_lost": optional_ints(np.where(has_gpus, gpus.lost, np.nan)),
+        "gpu_engine_ceiling": optional_floats(gpus.ceiling),
+        "gpu_memory_held_bytes": optional_floats(gpus.memory),
+        "keep_warm_s": columns.keep_warm.tolist(),
+        "starts_again_at": optional_floats(constraints.returns_at(rows)),
+        "cold_start_p50_s": optional_floats(usual[rows]),
+        "cold_start_p90_s": optional_floats(slow[rows]),
+        "keep_warm_saves_gpu_seconds": optional_floats(saved_gpu_seconds),
+        "keep_warm_saves_money": optional_floats(saved_money),
+        "probe_period_s": optional_floats(probe_period),
+        "regular_requests_count_until": optional_floats(regular_until),
+    }
+
+
+def _objectives(plans: Sequence[WorkloadSpec], columns: SweepColumns) -> Iterator[tuple[Objective, ...]]:
+    """The objectives of each row that its size may be made of."""
+    values, demands = (
+        [optional_floats(signal) for signal in columns.smoothed.T],
+        [optional_floats(signal) for signal in columns.verdicts.demand.T],
+    )
+    # The arriving work, of which the size is made.
+    values[Signal.SLO] = optional_floats(columns.totals.latest[:, Signal.SLO])
+    for index, row in enumerate(columns.rows.tolist()):
+        spec = plans[row].spec
+        unused = unused_objectives(spec, sized=demands[Signal.SLO][index] is not None)
+        yield tuple(
+            Objective(OBJECTIVE_NAMES[signal], values[signal][index], target, demands[signal][index])
+            for signal, target in spec.targets
+            if signal not in unused
+        )
 
 
 def _evidence(
     plans: Sequence[WorkloadSpec], columns: SweepColumns, sources: EvidenceSources, now: float
 ) -> Iterator[Evidence]:
-    intake, signals, stands = sources
-    keep_warm, again = columns.keep_warm.tolist(), optional_floats(stands.returns_at(columns.rows))
-    usual, slow = (optional_floats(column[columns.rows]) for column in stands.starts.times)
-    saving = [optional_floats(column) for column in stands.saving(columns.rows)]
-    totals, readings = columns.totals, columns.totals.readings
-    waiting, running, held = (
-        optional_floats(readings.waiting),
-        optional_floats(readings.running),
-        optional_floats(readings.held),
-    )
-    kv_cache, gpu_engine = optional_floats(totals.kv_cache), optional_floats(totals.gpu_engine)
-    rates = optional_floats(signals.rates(columns.rows, now))
-    wanted, ready, pending = (
-        optional_ints(readings.wanted),
-        optional_ints(readings.ready),
-        optional_ints(readings.pending),
-    )
-    sleeping = optional_ints(totals.sleeping)
-    gpus, any_gpus = totals.gpus, totals.gpus.shown > 0
-    held_gpus, seen_gpus = optional_ints(totals.gpus_held), optional_ints(np.where(any_gpus, gpus.shown, np.nan))
-    lost_gpus = optional_ints(np.where(any_gpus, gpus.lost, np.nan))
-    ceiling, memory = optional_floats(gpus.ceiling), optional_floats(gpus.memory)
-    values, demands = (
-        [optional_floats(row) for row in columns.smoothed.T],
-        [optional_floats(row) for row in columns.verdicts.demand.T],
-    )
-    values[Signal.SLO] = optional_floats(totals.latest[:, Signal.SLO])  # the arriving work, of which the size is made
-    probe_periods, count_until = (
-        optional_floats(column) for column in intake.activity.probes.verdicts(columns.rows, now)
-    )
-    for index, row in enumerate(columns.rows):
+    latest, _, constraints = sources
+    numbers, objectives = _by_row(_numbers(columns, sources, now)), _objectives(plans, columns)
+    for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
         yield Evidence(
-            waiting=waiting[index],
-            running=running[index],
-            held_by_gateway=held[index],
-            kv_cache_used=kv_cache[index],
-            gpu_engine_active=gpu_engine[index],
-            requests_per_second=rates[index],
-            replicas_wanted=wanted[index],
-            replicas_ready=ready[index],
-            replicas_pending=pending[index],
-            gpus_held=held_gpus[index],
-            gpus_attributed=seen_gpus[index],
-            gpus_lost=lost_gpus[index],
-            gpu_activity=gpu_activity(totals, index),
-            gpu_engine_ceiling=ceiling[index],
-            gpu_memory_held_bytes=memory[index],
-            wake_source=_describe_wake_source(*intake.wake_source(plan.workload, now)),
-            objectives=tuple(
-                Objective(OBJECTIVE_NAMES[signal], values[signal][index], target, demands[signal][index])
-                for signal, target in plan.spec.targets
-                if signal not in unused_objectives(plan.spec, sized=demands[Signal.SLO][index] is not None)
-            ),
-            stale=intake.stale(plan.workload, now),
-            incomplete=intake.incomplete(plan.workload, now),
+            **next(numbers),
+            **constraints.active_override(row, now)._asdict(),
+            objectives=next(objectives),
+            gpu_activity=gpu_activity(columns.totals, index),
+            wake_source=_describe_wake_source(*latest.wake_source(plan.workload, now)),
+            stale=latest.stale(plan.workload, now),
+            incomplete=latest.incomplete(plan.workload, now),
             notes=(
-                *_notes(plan.spec, columns, index, has_gateway=intake.has_gateway(plan.workload)),
-                *intake.activity.probes.notes(int(row), now),
+                *_notes(plan.spec, columns, index, has_gateway=latest.has_gateway(plan.workload)),
+                *latest.activity.probes.notes(row, now),
             ),
-            **stands.active_override(int(row), now)._asdict(),
-            keep_warm_s=keep_warm[index],
-            starts_again_at=again[index],
-            cold_start_p50_s=usual[index],
-            cold_start_p90_s=slow[index],
-            keep_warm_saves_gpu_seconds=saving[0][index],
-            keep_warm_saves_money=saving[1][index],
-            probe_period_s=probe_periods[index],
-            regular_requests_count_until=count_until[index],
-            replicas_sleeping=sleeping[index],
         )
 
 
