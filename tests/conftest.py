@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import textwrap
 
 import pytest
@@ -138,3 +139,11 @@ class Text:
 def page():
     """Metrics as text: `page.vllm(waiting=3)`, `page.epp(held=1)`, `page.redis(7)`, `page.gpu("GPU-1", ["chat-0"])`."""
     return Text
+
+
+@pytest.fixture
+def silent_port():
+    """A port of 127.0.0.1 that refuses connections and stays reserved during the test."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -25,7 +24,7 @@ from rich.text import Text
 from exporter.model import WorkloadKey
 from scaler.config.scalars import read_duration
 from scaler.explain import terminal
-from scaler.explain.formats import number
+from scaler.explain.formats import clock, number
 from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table, plain
 
 from .client import Unanswered, document
@@ -122,14 +121,14 @@ def explain_tables(document: Row, console: Console | None = None) -> None:
         out.print(Text("Latest changes", HEAD))
         for change in changes:
             replicas = UNKNOWN if change["replicas"] is None else str(change["replicas"])
-            out.print(Text.assemble("   ", (f"{_clock(change['at'])}  ", DIM), f"{replicas:>4}  {change['reason']}"))
+            out.print(Text.assemble("   ", (f"{clock(change['at'])}  ", DIM), f"{replicas:>4}  {change['reason']}"))
 
 
 def _when(document: Row) -> str:
     at, now, begins = document["at"], document["now"], document["log_begins_at"]
-    parts = [] if at is None else [f"decided {_clock(at)}, {max(0.0, now - at):.0f} s before this request"]
+    parts = [] if at is None else [f"decided {clock(at)}, {max(0.0, now - at):.0f} s before this request"]
     if begins is not None:
-        parts.append(f"the log begins {_clock(begins)}")
+        parts.append(f"the log begins {clock(begins)}")
     if document["follows"] is not None:
         parts.append(f"published: the decision of the leader at {plain(document['follows'])}")
     return "; ".join(parts)
@@ -151,7 +150,3 @@ def _number(cell: Any) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return number(float(cell)) if isinstance(cell, int | float) else plain(cell)
-
-
-def _clock(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"

@@ -72,7 +72,7 @@ class Faults:
     """Counts exceptions of Tidegate's own code, and logs each once until the same subject works again."""
 
     def __init__(self, count: Counter) -> None:
-        """count: with the label `area`."""
+        """count: with one label, the area."""
         self._count = count
         self._logged: set[tuple[str, str]] = set()
 

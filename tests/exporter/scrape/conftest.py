@@ -1,7 +1,6 @@
 """Runs a scrape loop with recorded callbacks, targets on loopback that may fail, and a clock that the test advances."""
 
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -216,11 +215,3 @@ def start(clock, recorder):
         clock.advance(INTERVAL_S / 2)
 
     return begin
-
-
-@pytest.fixture
-def silent_port():
-    """A port of 127.0.0.1 that refuses connections and stays reserved during the test."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()[1]

@@ -15,7 +15,7 @@ from exporter.model import WorkloadKey
 from scaler.api.events import MOST_WAITING, REFUSED_S, REPORT_DROPPED_S, EventObject, EventWriter
 from scaler.engine.publisher import Publisher
 from scaler.model import Reason
-from tests.fakes.clock import ManualClock
+from tests.fakes.clock import ManualClock, Turn
 from tests.fakes.kubernetes import serving, write_kubeconfig
 from tests.scaler.api.events.conftest import CHAT
 
@@ -39,7 +39,7 @@ class System:
             on_dropped=self._drop,
             on_problem=lambda where, problem: self.problems.append((where, problem)),
         )
-        self.turn = asyncio.Event()
+        self.turn = Turn()
         self.publisher.on_change = self.writer.add
 
     def _object_of(self, workload):
@@ -48,15 +48,11 @@ class System:
 
     def _count(self):
         self.written += 1
-        self._wake()
+        self.turn.changed()
 
     def _drop(self, why, count):
         self.dropped += [why] * count
-        self._wake()
-
-    def _wake(self):
-        self.turn.set()
-        self.turn = asyncio.Event()
+        self.turn.changed()
 
     def publish(self, *decisions):
         self.publisher.publish(decisions, self.clock.time)
@@ -64,9 +60,7 @@ class System:
     async def until(self, *, written=0, dropped=0):
         """Waits until exactly so many Events are written and dropped."""
         await self.fake.until(lambda: len(self.fake.event_writes) >= written)
-        async with asyncio.timeout(20):
-            while (self.written, len(self.dropped)) != (written, dropped):
-                await self.turn.wait()
+        await self.turn.until(lambda: (self.written, len(self.dropped)) == (written, dropped))
 
     @property
     def writes(self):

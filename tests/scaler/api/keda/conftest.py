@@ -88,6 +88,13 @@ class Board:
         self.turn = asyncio.Event()
 
 
+async def pushed(stream) -> bool:
+    """The next push of a stream."""
+    message = await stream.read()
+    assert message is not grpc.aio.EOF, (await stream.code(), await stream.details())
+    return message.result
+
+
 @dataclass
 class Keda:
     """Calls the server as KEDA does."""

@@ -15,6 +15,7 @@ from scaler.config import Config, Endpoint, Kubernetes, Workload
 from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Reason
 from scaler.workloads import take
+from tests.scaler.api.keda.conftest import pushed
 from tests.scaler.workloads.objects import scaled, trigger
 
 CHAT = WorkloadKey("ai", "chat")
@@ -66,12 +67,6 @@ async def front():
 async def keda(front, keda_for):
     async with grpc.aio.insecure_channel(f"127.0.0.1:{front.port}") as channel:
         yield keda_for(channel, front)
-
-
-async def pushed(stream) -> bool:
-    message = await stream.read()
-    assert message is not grpc.aio.EOF, (await stream.code(), await stream.details())
-    return message.result
 
 
 CALL = {"name": "chat", "namespace": "ai"}

@@ -8,6 +8,7 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.model import Reason
+from tests.scaler.api.keda.conftest import pushed
 
 CHAT = WorkloadKey("team-a", "chat")
 
@@ -20,12 +21,6 @@ async def listen(keda):
         return keda.stub.StreamIsActive(ref or keda.ref(), timeout=20)
 
     return opened
-
-
-async def pushed(stream) -> bool:
-    message = await stream.read()
-    assert message is not grpc.aio.EOF, (await stream.code(), await stream.details())
-    return message.result
 
 
 @pytest.mark.parametrize("replicas", [0, 3])

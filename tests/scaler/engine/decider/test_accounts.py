@@ -140,13 +140,15 @@ def test_ledger_survives_a_reload_and_a_new_list_of_workloads(at_work, plan, way
     assert seconds(stage)["serving"] >= 35.0 * 16
 
 
-def test_ledger_survives_a_restart_and_the_gap_is_unknown(at_work, plan):
-    def transfer(decider, stage):
-        state = unpack(pack(stage.decider.state(stage.now)))
-        stage.now += 115.0
-        decider.restore(state, stage.now)
+def restart(decider, stage):
+    """115 s pass between the checkpoint and its restoration."""
+    state = unpack(pack(stage.decider.state(stage.now)))
+    stage.now += 115.0
+    decider.restore(state, stage.now)
 
-    stage = after(at_work, plan(), transfer=transfer)
+
+def test_ledger_survives_a_restart_and_the_gap_is_unknown(at_work, plan):
+    stage = after(at_work, plan(), transfer=restart)
     stage.rounds(10, stage.busy)
     assert seconds(stage, "state_seconds") == {"serving": 35.0, "unknown": 120.0}
     assert seconds(stage) == {"serving": 35.0 * 16, "unknown": 120.0 * 16}
@@ -154,12 +156,7 @@ def test_ledger_survives_a_restart_and_the_gap_is_unknown(at_work, plan):
 
 
 def test_requests_finished_during_a_restart_are_counted(at_work, plan, page):
-    def transfer(decider, stage):
-        state = unpack(pack(stage.decider.state(stage.now)))
-        stage.now += 115.0
-        decider.restore(state, stage.now)
-
-    stage = after(at_work, plan(), transfer=transfer)
+    stage = after(at_work, plan(), transfer=restart)
     stage.round({stage.engine: page.vllm(waiting=0, running=1, finished=130)})
     assert total(stage, "requests") == 30.0
 

@@ -61,3 +61,9 @@ def counter_rate(t: Floats, v: Floats, window_s: float, now: float) -> float:
         return np.nan
     changes = np.diff(v[inside])
     return float(np.where(changes >= 0.0, changes, v[inside][1:]).sum() / np.ptp(t[inside]))
+
+
+def at_times(samples):
+    """(seconds since the last, value) of each sample as (time, value)."""
+    times = np.cumsum([step for step, _ in samples])
+    return [(at, value) for at, (_, value) in zip(times, samples, strict=True)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.signals.kernels import ewma_fast_slow
 from tests.scaler.signals.kernels import reference_kernels
+from tests.scaler.signals.kernels.reference_kernels import at_times
 
 NOTHING = float("nan")
 SERIES = st.lists(st.tuples(st.floats(0.05, 3600.0), st.floats(-1e6, 1e6)), min_size=1, max_size=16)
@@ -18,11 +18,6 @@ HALF_LIFE_S = st.floats(0.0, 1e6)
 def average(ring, half_life_s, now):
     """The average with equal half-lives for rise and fall."""
     return ewma_fast_slow(*ring, half_life_s, half_life_s, now)[0]
-
-
-def at_times(samples):
-    times = np.cumsum([step for step, _ in samples])
-    return [(at, value) for at, (_, value) in zip(times, samples, strict=True)]
 
 
 @pytest.mark.parametrize(("now", "expected"), [(10.0, 0.0), (20.0, 4.0), (30.0, 6.0), (40.0, 7.0)])

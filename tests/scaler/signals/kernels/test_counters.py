@@ -10,17 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.signals.kernels import counter_rate
+from tests.scaler.signals.kernels.reference_kernels import at_times
 
 NOTHING = float("nan")
 # Counters count: less than a millionth is no rise, and over an hour it would be rounded to a rate of zero.
 MANY = st.floats(0.0, 1e12).map(lambda value: round(value, 6))
 VALUES = st.one_of(st.integers(0, 3).map(float), MANY, st.just(NOTHING))
 COUNTS = st.lists(st.tuples(st.floats(0.05, 3600.0), VALUES), max_size=16)
-
-
-def at_times(samples):
-    times = np.cumsum([step for step, _ in samples])
-    return [(at, value) for at, (_, value) in zip(times, samples, strict=True)]
 
 
 def test_rate_is_the_increase_over_the_time_between_the_samples(rings, row):

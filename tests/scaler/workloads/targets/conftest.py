@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from exporter.sources.http import HttpLimits, HttpPages
+from tests.fakes.clock import Turn
 
 PATIENCE_S = 20.0  # never reached: it only shows which await blocks
 PAGE = b'vllm:num_requests_waiting{model_name="m"} 123\nvllm:num_requests_running{model_name="m"} 45\n'
@@ -35,28 +36,22 @@ class Raw:
     requests: list = field(default_factory=list)
     connections: int = 0
     open: int = 0
-    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: Turn = field(default_factory=Turn)
 
     def respond_with(self, response, then="close", more=b""):
         self.response, self.then, self.more = response, then, more
 
     async def until(self, true):
         """Waits until `true()`, which is checked at every change of connections or requests."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not true():
-                await self.turn.wait()
-
-    def changed(self):
-        self.turn.set()
-        self.turn = asyncio.Event()
+        await self.turn.until(true)
 
     async def serve(self, reader, writer):
         self.connections, self.open = self.connections + 1, self.open + 1
-        self.changed()
+        self.turn.changed()
         try:
             while True:
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))
-                self.changed()
+                self.turn.changed()
                 writer.write(self.response)
                 await self._afterwards(reader, writer)
                 if self.then != "keep":
@@ -65,7 +60,7 @@ class Raw:
             pass
         finally:
             self.open -= 1
-            self.changed()
+            self.turn.changed()
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
@@ -143,11 +138,3 @@ def response():
 @pytest.fixture
 def page():
     return PAGE
-
-
-@pytest.fixture
-def silent_port():
-    """A port of 127.0.0.1 without a listener, which no other process can bind while the test runs."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()[1]
