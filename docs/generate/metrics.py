@@ -47,6 +47,7 @@ _HEAD = """\
 
 - **An unknown value has no sample**; in PromQL use `absent()` and `unless`. While callers get an error, a workload has
   no `tidegate_replicas`, and its `tidegate_reason` is `unknown`.
+- **Types** are in the names: `_total` is a counter; others are gauges, unless listed as histogram or info.
 - **Units** are in the names. Ratios are 0 to 1, and `_timestamp_seconds` are POSIX seconds.
 - **`namespace` and `workload` are the workload's**, not those of Tidegate's pod: scrape with `honorLabels: true`, as
   the chart's monitors do. A further trigger is the workload `NAME/TRIGGER`.
@@ -177,15 +178,19 @@ _COMMON = 3  # so many metrics with the same labels make these the usual ones
 
 
 def _section(title: str, about: str, families: Iterable[MetricRow]) -> str:
-    """A heading, a paragraph that ends with the labels that most of the metrics have, and the list."""
+    """A heading, a paragraph that ends with the labels that most of the metrics have, and the list.
+
+    The page says once that counters are those whose names end in `_total`, and that most others are gauges.
+    """
     rows = list(families)
     usual, count = Counter(family.labels for family in rows).most_common(1)[0]
     common = usual if usual and count >= _COMMON else ()
     about += f" Labels, unless listed: {_listed(common)}." if common else ""
     lines = [f"## {title}", "", wrapped(about), ""]
     for family in rows:
-        kind = "; ".join(part for part in (family.type, _labels(family.labels, common)) if part)
-        lines.append(f"- `{family.name}` ({kind}): {' '.join(family.help.split())}")
+        unusual = "" if family.type in {"gauge", "counter"} else family.type
+        kind = "; ".join(part for part in (unusual, _labels(family.labels, common)) if part)
+        lines.append(f"- `{family.name}`{f' ({kind})' if kind else ''}: {' '.join(family.help.split())}")
     return "\n".join(lines) + "\n"
 
 

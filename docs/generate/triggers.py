@@ -58,11 +58,7 @@ The bounds are the ScaledObject's.
 With `minReplicaCount: 0`, `gateway` names the wake source, which shows the next request while no pod runs.
 [vLLM](../how-to/engines/vllm.md) has the whole ScaledObject, with the settings of KEDA and the HPA that fit Tidegate.
 
-- **No threshold**: vLLM and SGLang are sized by [an SLO](../explanation/sizing.md), with `slo.ttft` and `slo.itl` for
-  another than the default. Other engines and queues have `objectives.work`.
-- **`gateway`** names a Service of the same namespace or a shared gateway, never an address.
 - **`idleReplicaCount: 0`** with `minReplicaCount: 2` also allows zero: no replica, or at least two.
-- **No `fallback`** ([TG004](rules/TG004.md)).
 - **Several triggers** of one ScaledObject are separate workloads, `NAME/TRIGGER`; KEDA uses the largest value.
 
 ## Shared gateways

@@ -8,10 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from docs.generate.metrics import export_families, families_of
+from exporter.clock import WallClock
+from scaler.config import Config
+from scaler.daemon import Daemon
 from tests.docs.pages import PAGES, ROOT, text_of
 
 PAGE = ROOT / "docs/reference/metrics.md"
-ROW = re.compile(r"^- `(\w+)` \((\w+)(?:; [^)]*)?\): (.*)$", re.MULTILINE)
+ROW = re.compile(r"^- `(\w+)`(?: \((histogram|info)?[^)]*\))?: (.*)$", re.MULTILINE)
 ROWS = {name: (kind, text) for name, kind, text in ROW.findall(PAGE.read_text(encoding="utf-8"))}
 SPOKEN = re.compile(r"\btidegate_[a-z0-9_]+[a-z0-9]\b")
 # Prefixes of a page's own names; and series in which the daemon records Redis' responses.
@@ -42,9 +45,19 @@ def test_section_names_its_part_of_the_configuration_and_its_usual_labels():
     assert "Only with [`kubernetes`](configuration.md#kubernetes)." in sections["The cluster"]
     assert "Only with" not in sections["Workloads"]
     assert "Labels, unless listed: `namespace`, `workload`." in sections["Workloads"]
-    assert "- `tidegate_replicas` (gauge): " in sections["Workloads"]
-    assert "- `tidegate_signal` (gauge; and `objective`): " in sections["Workloads"]
-    assert "- `tidegate_board_version` (gauge; no labels): " in sections["Workloads"]
+    assert "- `tidegate_replicas`: " in sections["Workloads"]
+    assert "- `tidegate_signal` (and `objective`): " in sections["Workloads"]
+    assert "- `tidegate_board_version` (no labels): " in sections["Workloads"]
+    assert "- `tidegate_keda_request_duration_seconds` (histogram; `method`, `code`): " in text
+
+
+def test_type_of_every_metric_follows_from_its_row():
+    daemon = families_of(Daemon(Config.model_validate({"kubernetes": {}}), WallClock()).registry)
+    families = [family for section in daemon for family in section.families if section.title != "The process"]
+    by_row = {name: kind or ("counter" if name.endswith("_total") else "gauge") for name, (kind, _) in ROWS.items()}
+
+    assert len(families) > 50
+    assert {family.name: family.type for family in (*families, *export_families())}.items() <= by_row.items()
 
 
 def test_every_name_in_the_code_is_on_the_page():
