@@ -120,8 +120,8 @@ def stat_of(
 
 def graph(
     title: str, description: str, unit: str, queries: Sequence[Query], *, width: int = 12, stacked: bool = False,
-    bars: bool = False, colours: Mapping[str, str] | None = None, above: Sequence[Step] = (),
-    top: float | None = None, bottom: float | None = 0.0, dashed: Sequence[str] = (), bold: Sequence[str] = (),
+    colours: Mapping[str, str] | None = None, above: Sequence[Step] = (),
+    top: float | None = None, dashed: Sequence[str] = (), bold: Sequence[str] = (),
     decimals: int | None = None, height: int = ROW_HEIGHT, legend: bool = True,
 ) -> Panel:  # fmt: skip
     """Values over time. colours, dashed, bold: by legend. above: thresholds, drawn as lines. legend: False with too
@@ -137,11 +137,12 @@ def graph(
         .span(width)
         .line_width(1)
         .fill_opacity(60 if stacked else 0)
-        .draw_style(common.GraphDrawStyle.BARS if bars else common.GraphDrawStyle.LINE)
+        .draw_style(common.GraphDrawStyle.LINE)
         .line_interpolation(common.LineInterpolation.STEP_AFTER if stacked else common.LineInterpolation.LINEAR)
         .show_points(common.VisibilityMode.AUTO)  # a value between two gaps has no line
         .span_nulls(False)
         .insert_nulls(False)
+        .min(0.0)
         .legend(_legend(shown=legend))
         .tooltip(_tooltip())
         .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
@@ -152,8 +153,6 @@ def graph(
         panel = panel.thresholds(steps(*above, below="transparent")).thresholds_style(
             common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
         )
-    if bottom is not None:
-        panel = panel.min(bottom)
     if top is not None:
         panel = panel.max(top)
     if decimals is not None:
@@ -172,7 +171,7 @@ def graph(
 
 def timeline(
     title: str, description: str, queries: Sequence[Query], names: Mapping[float, tuple[str, str]], *, width: int = 24,
-    height: int = 5, unit: str = "none",
+    height: int = 5,
 ) -> Panel:  # fmt: skip
     """States over time: a bar for each series. names: text and colour of each value."""
     panel = (
@@ -180,7 +179,7 @@ def timeline(
         .title(title)
         .description(description)
         .datasource(SOURCE)
-        .unit(unit)
+        .unit("none")
         .height(height)
         .span(width)
         .merge_values(True)

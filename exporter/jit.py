@@ -7,7 +7,7 @@ Importing a module of kernels is the compile step, so that no compiler runs late
 CPU, costs the time to compile and nothing else.
 
 Cached code is stamped with the text of all modules in the kernel's folder (numba's own stamp has one file): an upgrade
-must not leave an old callee inside a new caller. A callee in another folder needs a fingerprint in its closure.
+must not leave an old callee inside a new caller. So a kernel calls nothing in another folder.
 
 Worked example: with `@kernel(float64(float64))` above `def double(x)`, importing the module appends
 `Loaded("double", cached=True, seconds=0.002)` to `loaded()` if the cache had it.

@@ -458,7 +458,7 @@ class Daemon:
         return None if self._loop is None else DecisionExplainer(self._loop.decider)
 
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        return {} if self._loop is None else self._loop.pods(namespace, chosen, now)
+        return {} if self._loop is None else self._loop.decider.pods(namespace, chosen, now)
 
     def _counters(self) -> Mapping[Target, Counters]:
         return {} if self._loop is None else self._loop.counters

@@ -1,7 +1,7 @@
 """Declares the argument types of the kernels and compiles them: at import, for one signature (`exporter.jit`).
 
 numba stamps a cached kernel with the files of its folder, and with no others. So a kernel calls only what is in its
-own folder, or has the `fingerprint` of the other modules in its closure, which is part of the key of the cache.
+own folder.
 
 Worked example:
 
@@ -12,9 +12,6 @@ Worked example:
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
-from inspect import getsource
-from types import ModuleType
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -47,8 +44,3 @@ def kernel(signature: Any) -> Callable[[Function], Function]:
 def part(function: Function) -> Function:
     """Compiles a part of a kernel: it is inlined there and not cached by itself."""
     return cast(Function, njit(error_model="numpy", forceinline=True)(function))
-
-
-def fingerprint(*modules: ModuleType) -> str:
-    """A digest of the source text of these modules."""
-    return blake2b("\0".join(getsource(module) for module in modules).encode(), digest_size=16).hexdigest()

@@ -20,7 +20,7 @@ from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.index import Changes
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
-from exporter.model import Failure, FailureKind, PodKey, ScrapeResult, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, ScrapeResult, Target, WorkloadKey
 from exporter.scrape.loop import Counters, ScrapeLoop
 from exporter.scrape.request import internal
 from exporter.sources.promql import PromqlTargets
@@ -28,7 +28,6 @@ from exporter.textformat import Scanner
 from scaler.columns import State
 from scaler.config import Config
 from scaler.model import Decision
-from scaler.signals.pods import Chosen, PodNumbers
 from scaler.workloads import Registry, targets
 from scaler.workloads.pods import Counting
 from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
@@ -120,10 +119,6 @@ class ControlLoop:
     def decider(self) -> Decider:
         """The decider, which keeps the accounting."""
         return self._decider
-
-    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        """The metrics of the selected pods of a namespace. now: POSIX seconds."""
-        return self._decider.pods(namespace, chosen, now)
 
     def share(self, workloads: Collection[WorkloadKey] | None) -> State:
         """The state of these workloads, or of all, for another replica."""

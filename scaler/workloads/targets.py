@@ -237,17 +237,6 @@ def _target_name(target: Ref | None) -> str:
     return "" if target is None else f"{target.kind}/{target.name}"
 
 
-def plans(
-    config: Config,
-    workloads: Iterable[Workload],
-    orders: Iterable[WorkloadOverrides] = repeat(WorkloadOverrides()),
-    tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
-    jobs: Collection[WorkloadKey] = frozenset(),
-) -> list[WorkloadSpec]:
-    """As `Plans.take`, once."""
-    return Plans(config).take(workloads, orders, tolerances, jobs)
-
-
 def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolerance: float) -> WorkloadSpec:
     objectives: Mapping[Signal, float | None] = {
         Signal.WORK: workload.work,

@@ -72,9 +72,9 @@ class _Awaited(NamedTuple):
 class Starts:
     """The starts of a fixed list of workloads. times: how long they take, as of the last one."""
 
-    def __init__(self, rows: int, *, half_life: float = HALF_LIFE_S) -> None:
+    def __init__(self, rows: int) -> None:
         self.times = ColdStarts(np.full(rows, np.nan), np.full(rows, np.nan))
-        self._whole = Histograms(rows, EDGES, half_life)
+        self._whole = Histograms(rows, EDGES, HALF_LIFE_S)
         self._last: Floats = np.full(rows, np.nan)  # ready_at of the last that counted
         self._pods: list[dict[str, _Start]] = [{} for _ in range(rows)]
         self._awaited: dict[PodKey, _Awaited] = {}

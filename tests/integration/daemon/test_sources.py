@@ -18,7 +18,7 @@ def config(text):
 
 
 def plans(config):
-    return targets.plans(config, config.workloads)
+    return targets.Plans(config).take(config.workloads)
 
 
 def discoveries(config, workloads=None, cluster=None):

@@ -77,7 +77,7 @@ class Gate:
         """Start a process, with the checkpoint of the last one if there is one."""
         registry = take(self.config, (), (), ())
         self._decider = Decider(
-            targets.plans(self.config, registry.workloads, ordered(registry)),
+            targets.Plans(self.config).take(registry.workloads, ordered(registry)),
             interval_s=self.interval_s,
             fresh_intervals=self.config.freshness.intervals,
             prices=HourlyPrices(self.config.prices.gpu_hour, self.config.prices.waiting_hour),

@@ -1,6 +1,6 @@
 """Tests groups of triggers and annotations: group names within a namespace, and errors about contradicting members."""
 
-from scaler.workloads.targets import plans
+from scaler.workloads.targets import Plans
 from tests.scaler.workloads.objects import configured, deployment, errors, names, refusal, scaled, trigger
 
 DECODE = {"engine": "vllm", "group": "pd", "role": "decode", "ratio__to": "prefill"}
@@ -13,7 +13,7 @@ def test_members_come_from_triggers_annotations_and_the_configuration(cluster):
         scaled("d", trigger(**DECODE, ratio__min="0.5"), minimum=1), deployment("e", engine="vllm", group="pd")
     )
     assert names(registry) == ["ai/p", "ai/d", "ai/e"]
-    members = [plan.member for plan in plans(world.config, registry.workloads)]
+    members = [plan.member for plan in Plans(world.config).take(registry.workloads)]
     assert [(each.namespace, each.name, each.role, each.to, each.least) for each in members] == [
         ("ai", "pd", "prefill", None, 0.0),
         ("ai", "pd", "decode", "prefill", 0.5),

@@ -13,7 +13,7 @@ TUNE = WorkloadKey("ai", "tune")
 
 
 def plan(scene, registry, key=TUNE):
-    result = targets.plans(scene.config, registry.workloads, jobs=registry.jobs)
+    result = targets.Plans(scene.config).take(registry.workloads, jobs=registry.jobs)
     return next(each for each in result if each.workload == key)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from exporter.kubernetes.objects import Behavior, BehaviorRules, Ref
 from exporter.model import WorkloadKey
-from scaler.workloads.targets import plans
+from scaler.workloads.targets import Plans
 from tests.scaler.workloads.objects import configured, deployment, hpa, scaled, trigger
 
 CHAT = WorkloadKey("ai", "chat")
@@ -55,7 +55,7 @@ def test_tolerance_of_the_configuration_is_the_default(cluster):
     world = cluster(configured("static", hpa_tolerance=0.3))
     exact = replace(scaled("exact", trigger(engine="vllm", hpa_tolerance="0.2")), behavior=behavior_of(0.0))
     registry = world.take(scaled("code", trigger(engine="vllm", hpa_tolerance="0.2")), object_(None), exact)
-    result = plans(world.config, registry.workloads, tolerances=registry.tolerances)
+    result = Plans(world.config).take(registry.workloads, tolerances=registry.tolerances)
     assert {plan.workload.name: plan.tolerance for plan in result} == {
         "static": 0.3,
         "code": 0.2,

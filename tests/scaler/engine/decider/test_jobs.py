@@ -25,7 +25,7 @@ def plan_of(**metadata_keys):
     registry = take(
         config, [ScaledObject(ref, ref, triggers=(ScaledObjectTrigger("external", None, metadata),))], (), ()
     )
-    (plan,) = targets.plans(config, registry.workloads, jobs=registry.jobs)
+    (plan,) = targets.Plans(config).take(registry.workloads, jobs=registry.jobs)
     return plan
 
 

@@ -280,7 +280,7 @@ class TestConfiguration:
     def spec(jobs=(), **keys):
         keys = {"engine": "vllm", "pods": Endpoint(url="http://10.0.0.1:8000"), **keys}
         workload = Workload(namespace="ai", name="chat", **keys)
-        (found,) = targets.plans(Config(workloads=(workload,)), [workload], jobs=jobs and [workload.key])
+        (found,) = targets.Plans(Config(workloads=(workload,))).take([workload], jobs=jobs and [workload.key])
         return found.spec
 
     def test_engine_that_counts_tokens_has_the_default_slo(self):

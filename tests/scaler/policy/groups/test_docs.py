@@ -9,7 +9,7 @@ from exporter.catalog.kind import PATH_LABELS, is_probe
 from scaler.config import Workload
 from scaler.config.loader import parse
 from scaler.signals.activity import MANY_RISES, RISES
-from scaler.workloads.targets import plans
+from scaler.workloads.targets import Plans
 
 _DOCS = Path(__file__).parents[4] / "docs"
 GROUPS, PROBES = ((_DOCS / name).read_text() for name in ("how-to/groups.md", "how-to/health-checks.md"))
@@ -20,7 +20,7 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", GROUPS, re.DOTALL)
 def test_its_examples_have_no_problem_and_are_groups(text):
     config, problems = parse(text, "docs/how-to/groups.md")
     assert problems == []
-    assert len({(plan.member.namespace, plan.member.name) for plan in plans(config, config.workloads)}) == 1
+    assert len({(plan.member.namespace, plan.member.name) for plan in Plans(config).take(config.workloads)}) == 1
 
 
 def test_without_a_group_the_first_example_is_warned_that_it_counts_twice():
