@@ -28,6 +28,14 @@ def _family(name: str, kind: str, text: str, series: Iterable[tuple[str, float]]
     return lines + [f"{name}{{{labels}}} {float(value)}" for labels, value in series]
 
 
+def _gauge(name: str, labels: str, value: float, text: str) -> list[str]:
+    return _family(name, "gauge", text, [(labels, value)])
+
+
+def _counter(name: str, labels: str, value: float, text: str) -> list[str]:
+    return _family(name, "counter", text, [(labels, value)])
+
+
 def _histogram(name: str, text: str, labels: str, buckets: Sequence[float], values: Sequence[float]) -> list[str]:
     """labels: `engine` and `model_name`; `le` stands between them, in alphabetical order."""
     engine, model = labels.split(",")
@@ -51,40 +59,15 @@ def vllm_page(model: str, pod: SimulatedReplica) -> str:
     answers = pod.answers
     lines = [
         *_family("python_info", "gauge", "Python platform information", [('implementation="CPython",major="3"', 1)]),
-        *_family(
-            "vllm:num_requests_running",
-            "gauge",
-            "Number of requests in model execution batches.",
-            [(labels, engine.running)],
-        ),
-        *_family(
-            "vllm:num_requests_waiting",
-            "gauge",
-            "Number of requests waiting to be processed.",
-            [(labels, engine.waiting)],
-        ),
+        *_gauge("vllm:num_requests_running", labels, engine.running, "Number of requests in model execution batches."),
+        *_gauge("vllm:num_requests_waiting", labels, engine.waiting, "Number of requests waiting to be processed."),
         *_family("vllm:engine_sleep_state", "gauge", "Engine sleep state; awake = 0 means engine is sleeping.", awake),
-        *_family(
-            "vllm:kv_cache_usage_perc",
-            "gauge",
-            "KV-cache usage. 1 means 100 percent usage.",
-            [(labels, engine.kv_used)],
-        ),
-        *_family("vllm:num_preemptions_total", "counter", "Cumulative number of preemptions.", [(labels, 0)]),
-        *_family(
-            "vllm:prompt_tokens_total",
-            "counter",
-            "Number of prefill tokens processed.",
-            [(labels, engine.prompt_tokens)],
-        ),
-        *_family(
-            "vllm:prompt_tokens_created", "gauge", "Number of prefill tokens processed.", [(labels, pod.ready_at)]
-        ),
-        *_family(
-            "vllm:generation_tokens_total",
-            "counter",
-            "Number of generation tokens processed.",
-            [(labels, engine.generated_tokens)],
+        *_gauge("vllm:kv_cache_usage_perc", labels, engine.kv_used, "KV-cache usage. 1 means 100 percent usage."),
+        *_counter("vllm:num_preemptions_total", labels, 0, "Cumulative number of preemptions."),
+        *_counter("vllm:prompt_tokens_total", labels, engine.prompt_tokens, "Number of prefill tokens processed."),
+        *_gauge("vllm:prompt_tokens_created", labels, pod.ready_at, "Number of prefill tokens processed."),
+        *_counter(
+            "vllm:generation_tokens_total", labels, engine.generated_tokens, "Number of generation tokens processed."
         ),
         *_family("vllm:request_success_total", "counter", "Count of successfully processed requests.", success),
         *_histogram(
@@ -122,41 +105,41 @@ def gateway_page(model: str, pool: str, cluster: SimulatedCluster) -> str:
     running = sum(pod.engine.running for pod in ready) / count
     kv_used = sum(pod.engine.kv_used for pod in ready) / count
     lines = [
-        *_family(
+        *_gauge(
             "inference_extension_flow_control_queue_size",
-            "gauge",
+            flow,
+            len(cluster.held),
             "[ALPHA] Current number of requests being actively managed by the EPP flow control layer.",
-            [(flow, len(cluster.held))],
         ),
-        *_family(
+        *_counter(
             "inference_objective_request_total",
-            "counter",
+            request,
+            cluster.tally.sent,
             "[ALPHA] Counter of inference objective requests broken out for each model and target model.",
-            [(request, cluster.tally.sent)],
         ),
-        *_family(
+        *_gauge(
             "inference_pool_average_kv_cache_utilization",
-            "gauge",
+            name,
+            kv_used,
             "[ALPHA] The average kv cache utilization for an inference server pool.",
-            [(name, kv_used)],
         ),
-        *_family(
+        *_gauge(
             "inference_pool_average_queue_size",
-            "gauge",
+            name,
+            queue,
             "[ALPHA] The average number of requests pending in the model server queue.",
-            [(name, queue)],
         ),
-        *_family(
+        *_gauge(
             "inference_pool_average_running_requests",
-            "gauge",
+            name,
+            running,
             "[ALPHA] The average number of running requests across all pods in the inference pool.",
-            [(name, running)],
         ),
-        *_family(
+        *_gauge(
             "inference_pool_ready_pods",
-            "gauge",
+            name,
+            len(ready),
             "[ALPHA] The number of ready pods in the inference server pool.",
-            [(name, len(ready))],
         ),
     ]
     return "\n".join(lines) + "\n"
