@@ -72,10 +72,7 @@ def boards() -> dict[str, dict[str, Any]]:
 def files() -> dict[Path, str]:
     """Text of each generated file by its path."""
     alerts = (HERE / "alerts.yaml").read_text(encoding="utf-8")
-    found = {
-        CHART / "alerts.yaml": plain(alerts),
-        COMPONENT / "prometheusrule.yaml": prometheus_rule(alerts),
-    }
+    found = {CHART / "alerts.yaml": plain(alerts), COMPONENT / "prometheusrule.yaml": prometheus_rule(alerts)}
     found[COMPONENT / "kustomization.yaml"] = component(sorted(boards()))
     for uid, board in boards().items():
         text = json.dumps(board, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

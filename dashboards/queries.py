@@ -25,14 +25,7 @@ BLUE, PALE_BLUE, NAVY, TEAL = "#3274D9", "#8AB8FF", "#6E7FA8", "#37A6A6"
 PURPLE, PALE_PURPLE, GREY = "#A352CC", "#CA95E5", "#8E8E8E"
 
 # States of a workload's GPUs. Warm colours are idle cost, cold ones are starting or at zero.
-STATES = {
-    "serving": GREEN,
-    "idle_warm": AMBER,
-    "loading": BLUE,
-    "pending": PALE_BLUE,
-    "asleep": NAVY,
-    "unknown": GREY,
-}
+STATES = {"serving": GREEN, "idle_warm": AMBER, "loading": BLUE, "pending": PALE_BLUE, "asleep": NAVY, "unknown": GREY}
 
 REASONS = {
     Reason.SERVING: GREEN,

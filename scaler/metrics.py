@@ -45,10 +45,7 @@ class SelfMetrics:
             registry=registry,
         )
         self.streams = Counter(
-            "tidegate_streams_ended",
-            "Ended streams by method and gRPC code.",
-            ("method", "code"),
-            registry=registry,
+            "tidegate_streams_ended", "Ended streams by method and gRPC code.", ("method", "code"), registry=registry
         )
         self.reload_ok = Gauge(
             "tidegate_config_last_reload_successful",

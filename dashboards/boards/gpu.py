@@ -301,10 +301,7 @@ def _errors() -> list[Panel]:
             "The last Xid code of each GPU that has one; it stays until the GPU is reset, so it may be old. 48, 63, "
             "64, 74, 79, 94 and 95 are hardware errors: drain the node and reset or replace the GPU. 13, 31 and 43 "
             "are errors of the program. Runbook: TidegateGpuLost.",
-            [
-                Query(f"{_gpu('last_xid', 'model')} > 0", "last Xid"),
-                Query(_gpu("lost"), "lost"),
-            ],
+            [Query(f"{_gpu('last_xid', 'model')} > 0", "last Xid"), Query(_gpu("lost"), "lost")],
             [*NAME, Column("model"), Column("last Xid"), Column("lost", steps=[Step(1, RED)])],
         ),
         timeline(

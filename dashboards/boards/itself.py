@@ -173,8 +173,7 @@ def _scrapes() -> list[Panel]:
             "s",
             [
                 Query(
-                    f"topk(10, max by ({labels}) (tidegate_scrape_duration_seconds{{{SELF}}}))",
-                    "{{owner}} {{target}}",
+                    f"topk(10, max by ({labels}) (tidegate_scrape_duration_seconds{{{SELF}}}))", "{{owner}} {{target}}"
                 )
             ],
             width=8,
@@ -218,12 +217,7 @@ def _staleness() -> list[Panel]:
             "intervals the decision is held; `freshness.hold` later (5 minutes) it is an error. Runbook: "
             "TidegateDecisionHeld.",
             "s",
-            [
-                Query(
-                    f"topk(10, max by ({by}) (tidegate_reading_age_seconds{{{SELF}}}))",
-                    "{{namespace}}/{{workload}}",
-                )
-            ],
+            [Query(f"topk(10, max by ({by}) (tidegate_reading_age_seconds{{{SELF}}}))", "{{namespace}}/{{workload}}")],
             width=8,
         ),
         graph(

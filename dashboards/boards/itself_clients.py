@@ -108,8 +108,7 @@ def _configuration() -> list[Panel]:
             [
                 Query(f"max by (instance, version, python) (tidegate_build_info{{{SELF}}})"),
                 Query(
-                    f"1000 * {self_each('tidegate_config_last_reload_success_timestamp_seconds')}",
-                    "configuration of",
+                    f"1000 * {self_each('tidegate_config_last_reload_success_timestamp_seconds')}", "configuration of"
                 ),
                 Query(f"1000 * {self_each('process_start_time_seconds')}", "started"),
             ],
@@ -202,10 +201,7 @@ def process() -> list[Panel]:
             "Connections and files, against the limit (dashed). Near it, scrapes fail as `refused`: raise the limit "
             "of open files.",
             "short",
-            [
-                Query(self_each("process_open_fds"), "{{instance}}"),
-                Query(f"min(process_max_fds{{{SELF}}})", "limit"),
-            ],
+            [Query(self_each("process_open_fds"), "{{instance}}"), Query(f"min(process_max_fds{{{SELF}}})", "limit")],
             width=8,
             dashed=["limit"],
             colours={"limit": RED},

@@ -166,12 +166,7 @@ def _zero() -> list[Panel]:
             "90 % of the starts take at most this long, for the ten slowest workloads. Above 5 minutes (dashed) most "
             "clients time out: load the model from a local disk, or keep that workload warm.",
             "s",
-            [
-                Query(
-                    f"topk(10, {of('tidegate_cold_start_seconds', quantile='0.9')})",
-                    "{{namespace}}/{{workload}}",
-                )
-            ],
+            [Query(f"topk(10, {of('tidegate_cold_start_seconds', quantile='0.9')})", "{{namespace}}/{{workload}}")],
             above=[Step(300, RED)],
         ),
         rows(

@@ -55,12 +55,7 @@ def gpus() -> list[Panel]:
             "Provenance of the GPU activity",
             "`engine`: profiling fields of DCGM. `utilisation`: only GPU_UTIL: let the exporter collect "
             "DCGM_FI_PROF_GR_ENGINE_ACTIVE. `process`: shared, and measured by process. `none`: only requests count.",
-            [
-                Query(
-                    coded("tidegate_workload_gpu_provenance", "provenance", list(PROVENANCES), ONE),
-                    "known by",
-                )
-            ],
+            [Query(coded("tidegate_workload_gpu_provenance", "provenance", list(PROVENANCES), ONE), "known by")],
             PROVENANCE_NAMES,
             width=12,
             height=8,
@@ -190,10 +185,7 @@ def trust() -> list[Panel]:
             "after which a held decision becomes an error unless `freshness.hold` is configured otherwise. Runbook: "
             "TidegateDecisionHeld, TidegateWakeSourceStale.",
             "s",
-            [
-                Query(of_one("tidegate_reading_age_seconds"), "age"),
-                Query(of_one("tidegate_held_seconds"), "held for"),
-            ],
+            [Query(of_one("tidegate_reading_age_seconds"), "age"), Query(of_one("tidegate_held_seconds"), "held for")],
             width=8,
             colours={"age": TEAL, "held for": PURPLE},
             above=[Step(300, RED)],

@@ -105,10 +105,7 @@ def _of_pod(samples: Samples, pod: PodKey) -> Samples | Failure:
     if not rows:
         return Failure(FailureKind.PARTIAL, f"no GPU has the pod {pod.namespace}/{pod.pod}")
     return replace(
-        samples,
-        subjects=tuple(samples.subjects[row] for row in rows),
-        values=samples.values[rows],
-        at=samples.at[rows],
+        samples, subjects=tuple(samples.subjects[row] for row in rows), values=samples.values[rows], at=samples.at[rows]
     )
 
 

@@ -118,11 +118,7 @@ _EPP_HELD = ("llm_d_epp_flow_control_queue_size", "inference_extension_flow_cont
 _EPP_EACH = ("llm_d_epp_per_endpoint_queue_size", "inference_pool_per_pod_queue_size")
 _EPP_WAITING = ("llm_d_epp_average_queue_size", "inference_pool_average_queue_size")
 _EPP_RUNNING = ("llm_d_epp_average_running_requests", "inference_pool_average_running_requests")
-_EPP_THROUGH = (
-    "llm_d_epp_request_running",
-    "inference_objective_running_requests",
-    "inference_model_running_requests",
-)
+_EPP_THROUGH = ("llm_d_epp_request_running", "inference_objective_running_requests", "inference_model_running_requests")
 _EPP_KV = ("llm_d_epp_average_kv_cache_utilization", "inference_pool_average_kv_cache_utilization")
 _EPP_ERRORS = (
     "llm_d_epp_request_error_total",

@@ -235,13 +235,7 @@ def _is_of_device(labels: Labels) -> bool:
     return not labels.get("com_intel_subdevice_id") and location in ("card", "package", "gpu")
 
 
-def _hw(
-    column: str,
-    name: str,
-    unit: Unit,
-    combine: Combine = Combine.COPY,
-    keep: Keep = every,
-) -> SeriesRow:
+def _hw(column: str, name: str, unit: Unit, combine: Combine = Combine.COPY, keep: Keep = every) -> SeriesRow:
     return SeriesRow(column, (f"hw_{name}",), _HW_LABELS, combine, unit, keep=keep)
 
 

@@ -85,11 +85,7 @@ class Cluster:
     """
 
     def __init__(
-        self,
-        namespaces: Iterable[str] = (),
-        *,
-        blind_s: float,
-        on_change: Callable[[], None] | None = None,
+        self, namespaces: Iterable[str] = (), *, blind_s: float, on_change: Callable[[], None] | None = None
     ) -> None:
         """namespaces: those that are watched; empty is all. blind_s: seconds after which a lost resource is unknown."""
         self.malformed: Counter[str] = Counter()

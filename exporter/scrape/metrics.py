@@ -103,9 +103,7 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
         labels=GPU_LABELS,
     )
     sharers = GaugeMetricFamily(
-        "tidegate_gpu_sharers",
-        "Pods that share the GPU; its other values are their total.",
-        labels=GPU_LABELS,
+        "tidegate_gpu_sharers", "Pods that share the GPU; its other values are their total.", labels=GPU_LABELS
     )
     processes = [
         GaugeMetricFamily(f"tidegate_gpu_process_{name}", text, labels=PROCESS_LABELS)

@@ -39,8 +39,7 @@ def read_tables(document: Row, source: str, console: Console | None = None) -> N
     empty = not queues and not gpus
     kind = "no kind found" if empty and document["kind"] == "auto" else document["kind"]
     _print(
-        out,
-        Text.assemble((plain(kind), HEAD), ("  " + (plain(source) if source != "-" else "standard input"), DIM)),
+        out, Text.assemble((plain(kind), HEAD), ("  " + (plain(source) if source != "-" else "standard input"), DIM))
     )
     for table in (_queues(queues), _gpus(gpus), _dropped(dropped)):
         if table.row_count:

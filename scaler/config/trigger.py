@@ -65,11 +65,7 @@ CHECK_IGNORE = "check-ignore"  # silences rules of `tidegate check`; the daemon 
 ASIDES = frozenset({BRAKE, CHECK_IGNORE})
 PREFIXES: Mapping[KeyOrigin, str] = {"metadata": "metadata.", "annotations": ANNOTATION}
 
-_ONLY: Mapping[str, KeyOrigin] = {
-    "workload": "metadata",
-    "replicas.min": "annotations",
-    "replicas.max": "annotations",
-}
+_ONLY: Mapping[str, KeyOrigin] = {"workload": "metadata", "replicas.min": "annotations", "replicas.max": "annotations"}
 _ALTERNATIVES = {  # what to use at the other origin
     "workload": "it is for the metadata of a trigger",
     "replicas.min": "use the ScaledObject's minReplicaCount",

@@ -395,11 +395,7 @@ class CheckpointStore:
     def _fail(self, directory: Directory, problem: str) -> None:
         self.failures += 1
         if self._problem is None:
-            self._log.warning(
-                "checkpoint write failed",
-                directory=str(directory.path),
-                problem=problem,
-            )
+            self._log.warning("checkpoint write failed", directory=str(directory.path), problem=problem)
         self._problem = problem
 
 

@@ -66,11 +66,7 @@ REASONS: dict[Reason, Word] = {
     Reason.UNKNOWN: Word("unknown", "no readings: callers get an error, never a zero", _PROBLEM, 0, _UNKNOWN),
     Reason.HELD: Word("held", "readings are stale: the last decision holds for a while", _PROBLEM, 1, _UNKNOWN),
     Reason.INCOMPLETE: Word(
-        "incomplete",
-        "a series is missing or invalid: replicas may rise, none is removed",
-        _PROBLEM,
-        2,
-        _UNKNOWN,
+        "incomplete", "a series is missing or invalid: replicas may rise, none is removed", _PROBLEM, 2, _UNKNOWN
     ),
     Reason.NO_WAKE_SOURCE: Word("no wake source", "idle, but nothing would see a request at zero", _NOTICE, 3, _WARM),
     Reason.CAPPED: Word("capped", "more is needed than the maximum allows", _NOTICE, 4, _SERVING),

@@ -66,17 +66,8 @@ AUTOSCALER_CHECKS = (
     pods.target_above_limit,
 )
 # Only in a live cluster: in a file, a status is out of date.
-CONDITION_CHECKS = (
-    hpa.metric_unread,
-    hpa.target_missing,
-    hpa.not_ready,
-    hpa.at_maximum,
-    hpa.on_fallback,
-)
-WORKLOAD_CHECKS = (
-    replicas.replicas_in_manifest,
-    pods.annotated_target_above_limit,
-)
+CONDITION_CHECKS = (hpa.metric_unread, hpa.target_missing, hpa.not_ready, hpa.at_maximum, hpa.on_fallback)
+WORKLOAD_CHECKS = (replicas.replicas_in_manifest, pods.annotated_target_above_limit)
 # Workloads that use GPUs or call Tidegate.
 SERVER_CHECKS = (
     pods.grace_too_short,

@@ -17,12 +17,7 @@ from .trace import GPU, GRACE, IDLE, LOADS, REQUESTS, UNPROVEN
 
 @part
 def activity(
-    spec: SpecSlot,
-    readings: ReadingsSlot,
-    constraints: ConstraintsSlot,
-    memory: MemorySlot,
-    complete: bool,
-    now: float,
+    spec: SpecSlot, readings: ReadingsSlot, constraints: ConstraintsSlot, memory: MemorySlot, complete: bool, now: float
 ) -> int:
     """IDLE, or the first reason why it is not; a code of `trace`. complete: its readings are."""
     if counted(readings.waiting) + counted(readings.held) + counted(readings.running) > 0.0:

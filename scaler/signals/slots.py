@@ -52,12 +52,7 @@ class Column(IntEnum):
 WIDTH = int(Column.RATES) + len(WorkRate)
 
 # Counters that rise with activity: a request that started and ended between two scrapes moves one of them.
-ACTIVITY = (
-    Quantity.REQUESTS_FINISHED,
-    Quantity.REQUESTS_FAILED,
-    Quantity.TOKENS_PROMPT,
-    Quantity.TOKENS_GENERATED,
-)
+ACTIVITY = (Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED)
 
 
 @dataclass(slots=True)

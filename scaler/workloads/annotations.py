@@ -194,10 +194,7 @@ def ordered(registry: Registry) -> list[WorkloadOverrides]:
     """Returns the overrides of each workload of the registry, in order, without the brake for all workloads."""
     return [
         WorkloadOverrides(
-            brakes=(
-                *registry.brakes.get(workload.key, ()),
-                *((workload.brake,) if workload.brake is not None else ()),
-            ),
+            brakes=(*registry.brakes.get(workload.key, ()), *((workload.brake,) if workload.brake is not None else ())),
             schedules=tuple(schedule.order for schedule in workload.schedules),
         )
         for workload in registry.workloads

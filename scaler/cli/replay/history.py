@@ -214,12 +214,7 @@ async def _query_range(
     http: HttpPages, base: str, request: HistoryRequest, promql: str, times: Floats
 ) -> Sequence[Any]:
     """The `result` of a range query. Raises BadLoad."""
-    form = {
-        "query": promql,
-        "start": f"{times[0]:.3f}",
-        "end": f"{times[-1]:.3f}",
-        "step": f"{request.step_s:g}",
-    }
+    form = {"query": promql, "start": f"{times[0]:.3f}", "end": f"{times[-1]:.3f}", "step": f"{request.step_s:g}"}
     response = await http.post(f"{base}/api/v1/query_range", request.access, form)
     if isinstance(response, Failure):
         raise request.error(response.detail)

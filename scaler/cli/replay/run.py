@@ -94,11 +94,7 @@ def replayed(request: ReplayRequest, warn: Callable[[str], None] = lambda _: Non
     for warning in warnings:
         warn(str(warning))
     with ProgressBar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True
     ) as bar:
         task = bar.add_task("reading", total=1.0)
 

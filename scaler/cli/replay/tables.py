@@ -16,16 +16,7 @@ from scaler.explain.terminal import BAD, DIM, GOOD, HEAD, bare_table
 from scaler.replay.report import TraceResult, describe_slo
 from scaler.replay.run import Score, shown
 
-_COLUMNS = (
-    "SLO met",
-    "GPU-hours",
-    "of the plan",
-    "TTFT mean",
-    "TTFT p99",
-    "changes",
-    "flaps a day",
-    "cold starts",
-)
+_COLUMNS = ("SLO met", "GPU-hours", "of the plan", "TTFT mean", "TTFT p99", "changes", "flaps a day", "cold starts")
 
 
 def replay_tables(results: Sequence[TraceResult], console: Console | None = None) -> None:

@@ -182,9 +182,7 @@ def exporters_labels(scaler: Autoscaler, context: LintContext) -> Iterator[Findi
             label = min(its.labels & _EXPORTED_LABELS)
             plain_label = label.removeprefix("exported_")
             yield Finding(
-                one.loc,
-                f"honorLabels is true: there is no `{label}`, only `{plain_label}`",
-                rule=rules.EXPORTER_LABELS,
+                one.loc, f"honorLabels is true: there is no `{label}`, only `{plain_label}`", rule=rules.EXPORTER_LABELS
             )
 
 
