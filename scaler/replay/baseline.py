@@ -14,7 +14,7 @@ from typing import Protocol
 from exporter.model import Floats
 
 from .columns import ARRIVED, FINISHED, PROMPT_TOKENS, ReplayWorld, ServerColumns
-from .metric_pages import EXISTING, READY_NOW, WANTED, look, look_each
+from .metric_pages import EXISTING, READY_NOW, WANTED, look, look_each, request_seconds
 from .servers import ReplaySlo, ServerProfile
 
 
@@ -40,6 +40,11 @@ class Observation:
     def each(self) -> Floats:
         """The same moment pod by pod: shape (pods, 7), the columns of `each.look_each`."""
         return look_each(self.world, self.server)
+
+    @property
+    def request_s(self) -> float:
+        """A counter: seconds of requests at the gateway and in pods that are not draining."""
+        return float(request_seconds(self.world))
 
     @property
     def wanted(self) -> int:

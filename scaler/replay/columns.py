@@ -34,8 +34,9 @@ REQUEST_COUNTS = 4
 
 # Of each replica's slot, times in seconds; BOUNDARY: when its present step, or run of steps, ends; inf if it has none.
 # CONTEXT: tokens of the sequences it decodes; KV: those and the prompts it has admitted. BUSY: seconds in all.
-CREATED, READY_AT, BEGAN, BOUNDARY, CONTEXT, KV, BUSY = range(7)
-REPLICA_NUMBERS = 7
+# COUNTED: until when its requests are in REQUEST_S.
+CREATED, READY_AT, BEGAN, BOUNDARY, CONTEXT, KV, BUSY, COUNTED = range(8)
+REPLICA_NUMBERS = 8
 # DOING: below. STEPS: decode steps in all. RUN: steps of the present run. DECODING: sequences. QUEUED: requests with
 # a partly read prompt, ADMITTED those of them that have a place. PENDING: their tokens. CHUNK: read in this step.
 PHASE, DOING, STEPS, RUN, DECODING, QUEUED, ADMITTED, HEAD, TAIL, PENDING, CHUNK = range(11)
@@ -45,8 +46,9 @@ FREE, STARTING, READY, DRAINING = range(4)  # PHASE
 IDLE, PREFILL, DECODE, BETWEEN = range(4)  # DOING
 
 # Of the world. POD_S: seconds of pods that have ended. DECODE_S: seconds between the tokens of all sequences.
-NOW, POD_S, DECODE_S = range(3)
-WORLD_NUMBERS = 3
+# REQUEST_S: seconds of requests at the gateway, up to HELD_COUNTED, and in pods that do not drain, up to COUNTED.
+NOW, POD_S, DECODE_S, REQUEST_S, HELD_COUNTED = range(5)
+WORLD_NUMBERS = 5
 # ALIVE: slots in `order`, oldest first. HELD: requests at the gateway, from GATE_HEAD to GATE_TAIL. STARTS: pods made.
 # FIRSTS: requests with a first token; READ_TOKENS: their prompts. FINISHED_TOKENS: output of finished requests.
 ALIVE, ARRIVED, PROMPT_TOKENS, FINISHED, TOKENS, HELD, GATE_HEAD, GATE_TAIL, STARTS = range(9)

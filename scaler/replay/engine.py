@@ -34,6 +34,7 @@ from .columns import (
     BUSY,
     CHUNK,
     CONTEXT,
+    COUNTED,
     CREATED,
     DECODE,
     DECODE_S,
@@ -50,6 +51,7 @@ from .columns import (
     GATE_TAIL,
     HEAD,
     HELD,
+    HELD_COUNTED,
     IDLE,
     KV,
     LEFT,
@@ -67,6 +69,7 @@ from .columns import (
     READ_TOKENS,
     READY,
     READY_AT,
+    REQUEST_S,
     RUN,
     STARTING,
     STARTS,
@@ -128,6 +131,22 @@ def _observe(histogram: Ints, bounds: Floats, value: float) -> None:
 
 
 @part
+def _count_requests(world: ReplayWorld, slot: int, now: float) -> None:
+    """Adds the time of a pod's requests to REQUEST_S, before their number or the pod's phase changes."""
+    mine, numbers = world.replica_counts[slot], world.replicas[slot]
+    if mine[PHASE] != DRAINING:
+        world.numbers[REQUEST_S] += (now - numbers[COUNTED]) * (mine[DECODING] + mine[QUEUED])
+    numbers[COUNTED] = now
+
+
+@part
+def _count_held(world: ReplayWorld, now: float) -> None:
+    """The same for the requests at the gateway."""
+    world.numbers[REQUEST_S] += (now - world.numbers[HELD_COUNTED]) * world.counts[HELD]
+    world.numbers[HELD_COUNTED] = now
+
+
+@part
 def _done(world: ReplayWorld, slot: int, request: int, now: float) -> None:
     tokens = world.request_counts[request, PROMPT] + world.request_counts[request, OUTPUT]
     world.request_times[request, DONE] = now
@@ -167,6 +186,7 @@ def _prompt_read(world: ReplayWorld, slot: int, request: int, now: float) -> Non
 def _end_step(world: ReplayWorld, slot: int, now: float) -> None:
     """Applies the results of the step, or run of steps, that ends now."""
     mine = world.replica_counts[slot]
+    _count_requests(world, slot, now)
     world.replicas[slot, BUSY] += now - world.replicas[slot, BEGAN]
     columns = mine[RUN] if mine[DOING] == DECODE else 1
     generated = columns * mine[DECODING]
@@ -277,6 +297,7 @@ def _chosen(world: ReplayWorld, server: ServerColumns) -> int:
 @part
 def _send(world: ReplayWorld, server: ServerColumns, slot: int, request: int, now: float) -> None:
     mine = world.replica_counts[slot]
+    _count_requests(world, slot, now)
     world.request_counts[request, NEXT] = NONE
     if mine[TAIL] == NONE:
         mine[HEAD] = request
@@ -305,6 +326,7 @@ def _arrive(world: ReplayWorld, server: ServerColumns, now: float) -> None:
     else:
         world.request_counts[world.counts[GATE_TAIL], NEXT] = request
     world.counts[GATE_TAIL] = request
+    _count_held(world, now)
     world.counts[HELD] += 1
 
 
@@ -318,6 +340,7 @@ def _send_held(world: ReplayWorld, server: ServerColumns, now: float) -> None:
         world.counts[GATE_HEAD] = world.request_counts[request, NEXT]
         if world.counts[GATE_HEAD] == NONE:
             world.counts[GATE_TAIL] = NONE
+        _count_held(world, now)
         world.counts[HELD] -= 1
         _send(world, server, slot, request, now)
 
@@ -384,6 +407,7 @@ def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
         gone = world.order[newest]
         newest -= 1
         idle = world.replica_counts[gone, DOING] == IDLE
+        _count_requests(world, gone, now)
         world.replica_counts[gone, PHASE] = DRAINING
         if idle:
             _end_pod(world, gone, now)

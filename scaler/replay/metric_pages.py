@@ -18,6 +18,7 @@ from .columns import (
     BEGAN,
     BUSY,
     CONTEXT,
+    COUNTED,
     CREATED,
     DECODE,
     DECODE_S,
@@ -25,12 +26,14 @@ from .columns import (
     DOING,
     DRAINING,
     HELD,
+    HELD_COUNTED,
     IDLE,
     KV,
     NOW,
     PHASE,
     QUEUED,
     READY,
+    REQUEST_S,
     RUN,
     TOKENS,
     ReplayWorld,
@@ -82,6 +85,19 @@ def look(world: ReplayWorld, server: ServerColumns) -> Floats:
     totals[AT_GATE] = world.counts[HELD]
     totals[KV_USED] = kv / totals[READY_NOW] if totals[READY_NOW] > 0 else np.nan
     return totals
+
+
+@kernel(types.float64(WORLD))
+def request_seconds(world: ReplayWorld) -> float:
+    """A counter: the integral of the requests at the gateway and in pods that are not draining, over time."""
+    now = world.numbers[NOW]
+    total = world.numbers[REQUEST_S] + (now - world.numbers[HELD_COUNTED]) * world.counts[HELD]
+    for position in range(world.counts[ALIVE]):
+        slot = world.order[position]
+        mine = world.replica_counts[slot]
+        if mine[PHASE] != DRAINING:
+            total += (now - world.replicas[slot, COUNTED]) * (mine[DECODING] + mine[QUEUED])
+    return total
 
 
 @kernel(types.float64[:, ::1](WORLD, SERVER))

@@ -4,9 +4,9 @@ Sources, in knative/serving of August 2026: `scale` is Scale of pkg/autoscaler/s
 TimedFloat64Buckets of pkg/autoscaler/aggregation/bucketing.go, `Knative` adds applyBounds and handleScaleToZero of
 pkg/reconciler/autoscaling/kpa/scaler.go. Defaults: config/core/configmaps/autoscaler.yaml.
 
-Ages: a queue-proxy reports its mean concurrency of the last second and is asked each second; here concurrency is looked
-at once a tick (2 s), at that moment. Only ready pods are asked, and the activator tells what it holds; where it
-holds something and nothing runs, the real one decides at once, and this one within the tick.
+Ages: a queue-proxy reports its mean concurrency of the last second and is asked each second; here the mean since the
+last tick (2 s) is recorded, which is the mean of two such reports. Only ready pods are asked, and the activator, which
+reports the first request that it holds at once; this one decides within the tick.
 
 Worked example: 150 requests at once on 1 ready pod with a target of 70: ceil(150/70) = 3 pods from the 6 s window,
 3/1 is over 200 %: it panics, orders 3, and orders no less until 60 s after it was last over that.
@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, inf
 
 from ..baseline import Observation
-from ..columns import READY
-from ..metric_pages import AT_GATE, POD_PHASE, POD_RUNNING, POD_WAITING, RUNNING, WAITING
+from ..metric_pages import AT_GATE
 
 TICK_S = 2.0
+DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def excess_burst(spec: KnativeSpec, ready: int, panic: float) -> float:
 class Buckets:
     """The mean over a window: over the part of it since the first record, where a silent bucket is 0.
 
-    A window without a record, and it begins anew.
+    A window without a record, and it begins anew. A mean has 6 digits, as there: a rest of rounding is not traffic.
     """
 
     def __init__(self, window_s: float, bucket_s: float = TICK_S) -> None:
@@ -109,7 +109,7 @@ class Buckets:
             return 0.0
         self._forget(now)
         since_first = (self._last - self._first) / self._bucket_s + 1
-        return self._total / min(since_first, self._buckets - silent_s / self._bucket_s)
+        return round(self._total / min(since_first, self._buckets - silent_s / self._bucket_s), DIGITS)
 
     def _forget(self, now: float) -> None:
         kept = self._kept
@@ -128,14 +128,15 @@ class Knative:
         # autoscaler.go newAutoscaler: it begins in a panic beside more than one pod.
         self._memory = KnativeMemory(0.0 if first > 1 else None, first)
         self._recent: deque[tuple[float, int]] = deque()
+        self._before: tuple[float, float] | None = None  # the last tick, and its count of request-seconds
         self._active_since = self._proxied_since = 0.0
         self._inactive_since: float | None = None
 
     def step(self, observation: Observation) -> int | None:
         spec, now, ready = self._spec, observation.now, observation.ready
         held = float(observation.pages[AT_GATE])
+        concurrency = self._concurrency(observation)
         if ready or held:  # collector.go: the empty statistic of no pods is not recorded
-            concurrency = on_ready_pods(observation) + held
             self._stable.record(now, concurrency)
             self._panic.record(now, concurrency)
         panic = self._panic.mean(now)
@@ -150,6 +151,15 @@ class Knative:
         if wanted > 0 and self._inactive_since is not None:
             self._active_since, self._inactive_since = now, None
         return wanted if wanted > 0 else self._to_zero(observation)
+
+    def _concurrency(self, observation: Observation) -> float:
+        """The mean of the requests at the activator and in ready pods since the last tick."""
+        now, total, before = observation.now, observation.request_s, self._before
+        self._before = now, total
+        held = float(observation.pages[AT_GATE])
+        mean = (total - before[1]) / (now - before[0]) if before is not None else 0.0
+        # concurrency_reporter.go handleRequestIn: the first request is reported at once, as a concurrency of 1.
+        return max(mean, 1.0) if held and not observation.ready else mean
 
     def _delayed(self, wanted: int, now: float) -> int:
         """scale-down-delay: the most of that time."""
@@ -177,10 +187,3 @@ class Knative:
             return 0
         proxied_s = now - self._proxied_since
         return 0 if inactive_s >= spec.retention_s and proxied_s >= spec.grace_s else None
-
-
-def on_ready_pods(observation: Observation) -> float:
-    if observation.existing == observation.wanted:  # none is draining, and one that starts has nothing
-        return float(observation.pages[WAITING] + observation.pages[RUNNING])
-    each = observation.each
-    return float(each[each[:, POD_PHASE] == READY][:, [POD_WAITING, POD_RUNNING]].sum())

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from ..baseline import Observation
-from ..metric_pages import AT_GATE
-from .knative import on_ready_pods
+from ..columns import READY
+from ..metric_pages import AT_GATE, POD_PHASE, POD_RUNNING, POD_WAITING, RUNNING, WAITING
 
 SAMPLE_S = 2.0
 PUSH_S = 10.0
@@ -91,3 +91,10 @@ class Ray:
             queued = self._samples[-1] > 0.0
             return max(ceil(spec.up_factor), target) if queued else target
         return self._delay.decide(spec, desired(spec, observation.ready, self._requests), target, now)
+
+
+def on_ready_pods(observation: Observation) -> float:
+    if observation.existing == observation.wanted:  # none is draining, and one that starts has nothing
+        return float(observation.pages[WAITING] + observation.pages[RUNNING])
+    each = observation.each
+    return float(each[each[:, POD_PHASE] == READY][:, [POD_WAITING, POD_RUNNING]].sum())

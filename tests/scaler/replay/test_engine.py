@@ -29,6 +29,7 @@ from scaler.replay.metric_pages import (
     WAITING,
     WANTED,
     look,
+    request_seconds,
 )
 
 
@@ -243,3 +244,22 @@ def test_time_between_tokens_never_falls_whenever_it_is_looked_at(deployment, re
         assert now >= before
         assert now[1] >= before[1] - 1e-9
         before = now
+
+
+def test_request_seconds_are_the_integral_of_the_requests_in_hand(deployment, server):
+    # The first is served from 5.0 to 5.13, the second from 20.0 to 20.13 on another replica that is drained at 20.05.
+    pair = deployment(server(), [(5.0, 100, 3), (20.0, 100, 3)]).scale(1)
+    for at, expected in ((5.0, 0.0), (5.05, 0.05), (5.12, 0.12), (10.0, 0.13), (20.05, 0.18)):
+        assert request_seconds(pair.until(at).world) == pytest.approx(expected)
+    pair.scale(0)
+    assert request_seconds(pair.until(20.1).world) == pytest.approx(0.18), "a draining pod is not counted"
+    assert request_seconds(pair.until(30.0).world) == pytest.approx(0.18)
+
+
+def test_request_seconds_include_the_gateway_and_stand_still_without_requests(deployment, server):
+    pair = deployment(server(), [(1.0, 100, 3), (3.0, 100, 3)])
+    assert request_seconds(pair.until(4.0).world) == pytest.approx(3.0 + 1.0)
+    pair.scale(1)  # both prompts are read in one step of 0.21 s, and then there are two steps
+    after = request_seconds(pair.until(10.0).world)
+    assert after == pytest.approx(4.0 + 2 * 0.23)
+    assert request_seconds(pair.until(1e6).world) == after, "exactly: a rest of rounding would be traffic"

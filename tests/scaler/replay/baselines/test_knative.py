@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scaler.replay.baselines.knative import Buckets, Knative, KnativeMemory, KnativeSpec, excess_burst, scale
+from scaler.replay.run import run
 
 TEN = KnativeSpec(target=10.0, up_rate=10.0, down_rate=10.0)
 ONE = KnativeSpec(target=1.0, up_rate=10.0, down_rate=10.0)
@@ -177,3 +178,17 @@ def test_idle_time_at_zero_does_not_dilute_the_average(see):
     baseline = Knative("knative", KnativeSpec())
     ticks(baseline, see, 0.0, 298.0, wanted=0)
     assert ticks(baseline, see, 300.0, 300.0, wanted=0, held=150.0) == [(300.0, 3)]
+
+
+def test_requests_that_come_and_go_between_two_ticks_keep_the_pod(load, profile):
+    # Each takes 0.63 s from 0.5 s after a tick: at no tick there is any. The mean of a minute is 0.02.
+    short = load([(20.5 + 30.0 * index, 600, 3) for index in range(20)])
+    course = run(short, profile(start_s=75.0), Knative("knative", KnativeSpec()))
+    assert (course.orders, course.cold) == ((), 0)
+
+
+def test_mean_of_nothing_is_zero_after_sums_with_rests_of_rounding():
+    buckets = Buckets(6.0, 2.0)
+    for tick, value in enumerate((0.1, 0.2, 0.3, 0.0, 0.0, 0.0)):
+        buckets.record(2.0 * tick, value)
+    assert buckets.mean(10.0) == 0.0
