@@ -324,6 +324,7 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
 @click.option("--server", default="A", show_default=True, help="Server profile: A, B, C, or a YAML file.")
 @click.option("--policy", "policies", multiple=True, metavar="NAME[:K=V,...]", help="Repeatable; `list` lists all.")
 @click.option("--tune", is_flag=True, help="Also find the best setting of the published grid, in hindsight.")
+@click.option("--ablation", is_flag=True, help="Also simulate tidegate without each of its parts, one at a time.")
 @click.option("--clairvoyant", is_flag=True, help="Also find the best plan with the load known in advance (minutes).")
 @click.option("--seed", default=0, show_default=True, help="Seed of the simulation.")
 @click.option("--prometheus", metavar="URL", help="Take the load from this server's history.")
@@ -335,12 +336,14 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
 )
 @OUTPUT
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write a self-contained report.")
+@click.option("--decisions", type=click.Path(dir_okay=False), help="Also write each decision, as CSV.")
 def replay(
     traces: Sequence[str],
     trace_format: str | None,
     server: str,
     policies: Sequence[str],
     tune: bool,
+    ablation: bool,
     clairvoyant: bool,
     seed: int,
     prometheus: str | None,
@@ -350,6 +353,7 @@ def replay(
     bearer_file: str | None,
     output: str,
     html: str | None,
+    decisions: str | None,
 ) -> None:
     """Simulate policies on a recorded load, in a simulated Deployment: share of requests within the SLO, GPU-hours,
     changes of the replica count.
@@ -370,7 +374,9 @@ def replay(
     if html is not None and not Path(html).absolute().parent.is_dir():
         raise click.BadParameter(f"must be in a folder that exists, got {html}", param_hint="--html")
     history = None if prometheus is None else HistoryOptions(prometheus, workload, since, selector, bearer_file)
-    request = ReplayRequest(traces, trace_format, server, policies, tune, clairvoyant, seed, history)
+    request = ReplayRequest(
+        traces, trace_format, server, policies, tune, clairvoyant, seed, ablation, decisions, history
+    )
     try:
         results = replayed(request, lambda warning: click.echo(warning, err=True))
     except BadReplayRequest as bad:

@@ -9,7 +9,8 @@ Worked example: `Static(4)` orders 4 replicas at second 0 and never looks again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from math import nan
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from exporter.model import Floats
 
@@ -89,6 +90,20 @@ class Baseline(Protocol):
     def step(self, observation: Observation) -> int | None:
         """How many replicas to order; None is: leave what was ordered. Called in order of time."""
         ...
+
+
+class Explanation(NamedTuple):
+    """Why a baseline orders what it orders. work: replicas of arriving work; NaN if it does not estimate it."""
+
+    reason: str = ""
+    work: float = nan
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A baseline, or a scaler within one, that can explain its last step."""
+
+    def explain(self) -> Explanation: ...
 
 
 @dataclass(frozen=True, slots=True)

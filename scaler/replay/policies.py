@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeAlias
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import DEFAULT_DOWN, HpaBehavior, ScalingRules
 
+from .ablations import CHOICES, NOTHING
 from .baseline import Baseline, Observation, Static
 from .baselines import aibrix, keda_and_hpa, knative, ray, tidegate, wva
 from .baselines.keda_and_hpa import KedaAndHpa, average, whole
@@ -91,6 +92,11 @@ def parse(text: str) -> Setting:
     return Setting(name, tuple(values.items()))
 
 
+def without_each_part(setting: Setting) -> list[Setting]:
+    """The setting of `tidegate`, and the same without each part of the policy (`ablations`)."""
+    return [Setting(setting.family, tuple({**dict(setting.values), "without": part}.items())) for part in CHOICES]
+
+
 def grid(names: Sequence[str] = ()) -> list[Setting]:
     """All settings of the published grid, of these families or of all."""
     return [setting for name in names or FAMILIES for setting in _tried(FAMILIES[name])]
@@ -140,6 +146,8 @@ def _tidegate(name: str, values: Values) -> Baseline:
         band=_number(values, "band"),
         least=least,
         most=most,
+        scrape_s=_number(values, "scrape"),
+        without=str(values["without"]),
     )
     return tidegate.baseline(name, wish)
 
@@ -277,6 +285,8 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
                     "band": Parameter(0.2, "replicas by which demand must fall below a step"),
                     "min": Parameter(0, "replicas at least"),
                     "max": _MAX,
+                    "scrape": Parameter(tidegate.SCRAPE_S, "interval of the scrapes, seconds", 1),
+                    "without": Parameter(NOTHING, "a part of the policy that is switched off", choices=CHOICES),
                 },
                 _tidegate,
                 {"work": (4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0), "down": (60.0, 300.0)},

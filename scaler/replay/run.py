@@ -21,8 +21,9 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .baseline import Baseline, observe
+from .baseline import Baseline, Explains, Explanation, Observation, observe
 from .columns import AT, DONE, FINISHED, FIRST, POD_S, Mask, ReplayWorld, Trace
+from .decisions import Decision, Record
 from .engine import advance, scale
 from .metric_pages import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, look
 from .servers import ServerProfile
@@ -84,8 +85,12 @@ def run(
     slots: int = 1024,
     moments: int = 600,
     progress: Callable[[float], None] = lambda _done: None,
+    record: Record | None = None,
 ) -> Replayed:
-    """slots: pods alive at one moment, at most. moments: rows of the chart, about. progress: gets a share, 0..1."""
+    """slots: pods alive at one moment, at most. moments: rows of the chart, about. progress: gets a share, 0..1.
+
+    record: gets the replicas at the beginning, and each change.
+    """
     server = profile.server
     world = ReplayWorld.of(load.at, load.prompt, load.output, slots, server.batch)
     starts = profile.starts(seed)
@@ -107,8 +112,12 @@ def run(
             progress(min(1.0, now / end) if end else 1.0)
             chart.append((now, pages[WANTED], pages[EXISTING], pages[READY_NOW], in_hand, pages[AT_GATE]))
         order = baseline.step(view)
+        if record is not None and not now:
+            record(_decision(baseline, view, wanted))
         if order is not None and order != wanted:
             scale(world, order, starts)
+            if record is not None:
+                record(_decision(baseline, view, order))
             orders.append(Order(now, wanted, order))
             wanted = order
         if now >= end and world.counts[FINISHED] == len(load.at):
@@ -120,6 +129,12 @@ def run(
         advance(world, server, then)
         now = then
     return Replayed(load, profile, baseline.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)
+
+
+def _decision(baseline: Baseline, view: Observation, wanted: int) -> Decision:
+    pages, explanation = view.pages, baseline.explain() if isinstance(baseline, Explains) else Explanation()
+    requests = int(pages[WAITING] + pages[RUNNING] + pages[AT_GATE])
+    return Decision(view.now, wanted, view.ready, explanation.reason, requests, explanation.work)
 
 
 def slo_met(course: Replayed) -> Mask:

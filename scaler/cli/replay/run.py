@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -21,7 +23,8 @@ from rich.progress import Progress as ProgressBar
 from exporter.model import Credentials, WorkloadKey, without_user_info
 from scaler.config.scalars import read_duration
 from scaler.replay import clairvoyant
-from scaler.replay.policies import BASELINES, FAMILIES, Setting, Value, grid, parse
+from scaler.replay.decisions import DecisionsFile
+from scaler.replay.policies import BASELINES, FAMILIES, Setting, Value, grid, parse, without_each_part
 from scaler.replay.report import Played, TraceResult
 from scaler.replay.run import run
 from scaler.replay.servers import ServerProfile, load_profile
@@ -66,13 +69,15 @@ class ReplayRequest(NamedTuple):
     tune: bool = False
     clairvoyant: bool = False
     seed: int = 0
+    ablation: bool = False
+    decisions: str | None = None
     history: HistoryOptions | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayPlan:
     """tuned: also simulate the cheapest setting of the published grid, in hindsight. plan: also find the plan with the
-    load known in advance.
+    load known in advance. decisions: gets each decision of each policy.
     """
 
     loads: Sequence[Recorded]
@@ -81,6 +86,7 @@ class ReplayPlan:
     tuned: bool = False
     plan: bool = False
     seed: int = 0
+    decisions: DecisionsFile | None = None
 
 
 def replayed(request: ReplayRequest, warn: Callable[[str], None] = lambda _: None) -> list[TraceResult]:
@@ -89,7 +95,7 @@ def replayed(request: ReplayRequest, warn: Callable[[str], None] = lambda _: Non
         raise BadReplayRequest(f"--format: must be one of {', '.join(FORMATS)}, got {request.form}")
     if request.seed < 0:
         raise BadReplayRequest(f"--seed: must be 0 or more, got {request.seed}")
-    settings = [_setting(text) for text in request.policies or USUAL]
+    settings = _settings(request)
     profile, warnings = load_profile(request.server)
     for warning in warnings:
         warn(str(warning))
@@ -106,8 +112,11 @@ def replayed(request: ReplayRequest, warn: Callable[[str], None] = lambda _: Non
             traces.append(_fetch(request.history, request.seed, lambda done: show("fetching history", done)))
         if not traces:
             raise BadReplayRequest("TRACE: must be given, or --prometheus with --workload")
-        plan = ReplayPlan(traces, profile, settings, tuned=request.tune, plan=request.clairvoyant, seed=request.seed)
-        return play(plan, show)
+        with _decisions_file(request.decisions) as decisions:
+            plan = ReplayPlan(
+                traces, profile, settings, request.tune, request.clairvoyant, seed=request.seed, decisions=decisions
+            )
+            return play(plan, show)
 
 
 def policies() -> str:
@@ -123,6 +132,35 @@ def policies() -> str:
 
 def _format(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _settings(request: ReplayRequest) -> list[Setting]:
+    if not request.ablation:
+        return [_setting(text) for text in request.policies or USUAL]
+    settings = [_setting(text) for text in request.policies or ("tidegate",)]
+    if all(setting.family != "tidegate" for setting in settings):
+        raise BadReplayRequest("--ablation: needs --policy tidegate, whose parts it switches off")
+    return [
+        one
+        for setting in settings
+        for one in (without_each_part(setting) if setting.family == "tidegate" else [setting])
+    ]
+
+
+@contextmanager
+def _decisions_file(path: str | None) -> Iterator[DecisionsFile | None]:
+    if path is None:
+        yield None
+    else:
+        with _opened(path) as file:
+            yield DecisionsFile(file)
+
+
+def _opened(path: str) -> TextIO:
+    try:
+        return Path(path).open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise BadReplayRequest(f"--decisions: {path}: {error.strerror}") from error
 
 
 def _setting(text: str) -> Setting:
@@ -186,7 +224,9 @@ def _simulate_all(recorded: Recorded, plan: ReplayPlan, progress: Progress) -> T
 def _simulate(
     setting: Setting, name: str, recorded: Recorded, plan: ReplayPlan, progress: Callable[[float], None]
 ) -> Played:
-    course = run(recorded.load, plan.profile, setting.baseline(), seed=plan.seed, progress=progress)
+    policy = name.removesuffix(setting.family) + setting.name  # `hindsight: ` stays
+    record = None if plan.decisions is None else plan.decisions.recorder(recorded.load.name, policy)
+    course = run(recorded.load, plan.profile, setting.baseline(), seed=plan.seed, progress=progress, record=record)
     defaults = FAMILIES[setting.family].parameters
     changed = {key: value for key, value in setting.values if value != defaults[key].default}
     return Played(name, changed, course)

@@ -20,7 +20,7 @@ from typing import Protocol
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import HpaMemory
 
-from ..baseline import Observation
+from ..baseline import Explains, Explanation, Observation
 from ..metric_pages import AT_GATE, KV_USED, POD_BUSY, RUNNING, WAITING
 
 HPA_SYNC_S = 15.0
@@ -95,6 +95,10 @@ class KedaAndHpa:
                 outcome, self._hpa_memory = hpa.step(self._hpa, self._hpa_memory, [metric], wanted, wanted, now)
                 wanted = outcome.replicas
         return wanted
+
+    def explain(self) -> Explanation:
+        """That of the scaler: the two controllers have no reasons of their own."""
+        return self._scaler.explain() if isinstance(self._scaler, Explains) else Explanation()
 
     def _event(self, event: keda.Event, wanted: int, now: float) -> int:
         order, self._keda_memory, _ = keda.step(self._keda, self._keda_memory, event, wanted, now)

@@ -26,18 +26,17 @@ from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.idle_time import BLIND_S
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
-from scaler.policy.sizing import UNLEARNED_START_S, Estimate, WorkRate
+from scaler.policy.sizing import DEFAULTS, UNLEARNED_START_S, Estimate, SizingConstants, WorkRate
 from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
-from ..baseline import Baseline, Observation
+from ..ablations import KEEP_WARM, NOTHING, constants_without
+from ..baseline import Baseline, Explanation, Observation
 from ..columns import FIRSTS, READ_TOKENS
 from ..metric_pages import DECODED_S, EXISTING, KV_USED, TOKENS_GENERATED
 from .keda_and_hpa import KedaAndHpa
 
 SCRAPE_S = 5.0
-
-
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
 # The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
 UNMEASURED_WORK = 16.0  # objectives.work of vLLM
@@ -45,7 +44,7 @@ UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
 
 
 class Wish(NamedTuple):
-    """Parameters of the policy. Times in seconds; up, down: half-lives."""
+    """Parameters of the policy. Times in seconds; up, down: half-lives. without: of `ablations.CHOICES`."""
 
     work: float  # 0: the SLO of the server sizes it
     kv_cache: float
@@ -55,17 +54,22 @@ class Wish(NamedTuple):
     band: float
     least: int
     most: int
+    scrape_s: float = SCRAPE_S
+    without: str = NOTHING
 
 
 def baseline(name: str, wish: Wish) -> Baseline:
     """Tidegate as an external-push scaler, between KEDA and the HPA."""
     targets = ((Signal.WORK, wish.work or UNMEASURED_WORK), (Signal.KV_CACHE, wish.kv_cache))
     keep_warm = wish.keep_warm_s or UNLEARNED_KEEP_WARM_S
-    spec = Spec(wish.least, wish.most, targets, keep_warm=keep_warm, band=wish.band, settle=SCRAPE_S)
+    spec = Spec(wish.least, wish.most, targets, keep_warm=keep_warm, band=wish.band, settle=wish.scrape_s)
     if not wish.work:
         spec = replace(spec, targets=(*targets, (Signal.SLO, 1.0)), falls_back=True)
     teaching = None if wish.keep_warm_s else KeepWarmConfig(learns=True, lowest=LOWEST_S, highest=HIGHEST_S)
-    scaler = Tidegate(name, spec, HalfLives(wish.up_s, wish.down_s), teaching=teaching)
+    if teaching is not None and wish.without == KEEP_WARM:  # start-up times are learned nevertheless
+        teaching = KeepWarmConfig(learns=False)
+    smoothing, constants = HalfLives(wish.up_s, wish.down_s), constants_without(wish.without)
+    scaler = Tidegate(name, spec, smoothing, wish.scrape_s, teaching=teaching, constants=constants)
     object_ = keda.ScaledObjectSpec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
     autoscaler = hpa.HpaSpec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=SHIPPED)
     return KedaAndHpa(scaler, object_, autoscaler, first=max(1, wish.least))
@@ -84,6 +88,7 @@ class Tidegate:
         smoothing: HalfLives,
         every_s: float = SCRAPE_S,
         teaching: KeepWarmConfig | None = None,
+        constants: SizingConstants = DEFAULTS,
     ) -> None:
         """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands."""
         self.name, self.every_s = name, every_s
@@ -99,7 +104,7 @@ class Tidegate:
         self._replicas: float = np.nan
         self._active = True
         self._reason: Reason | None = None
-        self._sizes = sizing.blank(1)
+        self._sizes, self._constants = sizing.blank(1), constants
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
     def hear(self, observation: Observation) -> None:
@@ -135,7 +140,7 @@ class Tidegate:
                 start=np.full(1, UNLEARNED_START_S if isnan(start_s) else start_s),
             )
             slos = sizing.SloColumns(np.full(1, slo.first_s), np.full(1, slo.rest_per_token_s))
-            sizing.update(self._sizes, slos, inputs, observation.now, 3.0 * self.every_s)
+            sizing.update(self._sizes, slos, inputs, observation.now, 3.0 * self.every_s, self._constants)
         self._counters = counters
         size = self._sizes[0, Estimate.SIZE]
         self._readings.signals[0, Signal.SLO] = size
@@ -161,6 +166,10 @@ class Tidegate:
     def reason(self) -> Reason | None:
         """None before the first look."""
         return self._reason
+
+    def explain(self) -> Explanation:
+        reason = "" if self._reason is None else self._reason.value
+        return Explanation(reason, float(self._sizes[0, Estimate.WORK]))
 
     def _sum_up(self, observation: Observation) -> tuple[float, ...]:
         """Writes the aggregate of these pages into the readings; returns the values that enter the rings."""

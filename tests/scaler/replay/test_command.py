@@ -14,6 +14,7 @@ from scaler.cli.replay.run import (
     replayed,
 )
 from scaler.config import ConfigErrors
+from scaler.replay.ablations import PARTS
 from scaler.replay.policies import FAMILIES
 
 LOAD = "each:5m,for=30m"
@@ -35,6 +36,8 @@ LOAD = "each:5m,for=30m"
         (ReplayRequest([LOAD], policies=["tidegate:work=-1"]), ["work must be at least 0, got -1"]),
         (ReplayRequest([LOAD], policies=["hpa-kv:behavior=odd"]), ["behavior must be one of none, default, got 'odd'"]),
         (ReplayRequest([LOAD], policies=["tidegate:min=9,max=3"]), ["min=9 is more than max=3"]),
+        (ReplayRequest([LOAD], policies=["tidegate:without=all"]), ["without must be one of nothing, headroom"]),
+        (ReplayRequest([LOAD], policies=["knative"], ablation=True), ["--ablation: needs --policy tidegate"]),
         (ReplayRequest([LOAD], policies=["static:replicas=600"]), ["replicas must be at most 512, got 600"]),
         (
             ReplayRequest([], history=HistoryOptions("http://127.0.0.1:1", None, "1d", None)),
@@ -98,6 +101,20 @@ def test_usual_policies_are_replayed_in_order_on_profile_a_by_default(capsys):
     assert tuple(one.name for one in verdict.played) == USUAL
     assert (verdict.profile.name, verdict.plan) == ("A", None)
     assert captured.out == "", "progress goes to standard error"
+
+
+def test_ablation_replays_the_default_and_then_without_each_part():
+    (verdict,) = replayed(ReplayRequest([LOAD], ablation=True))
+
+    assert {one.name for one in verdict.played} == {"tidegate"}
+    assert [one.label for one in verdict.played] == ["", *(f"without={part}" for part in PARTS)]
+
+
+def test_ablation_leaves_other_policies_and_parameters_as_they_are():
+    (verdict,) = replayed(ReplayRequest([LOAD], policies=["static:replicas=2", "tidegate:max=3"], ablation=True))
+
+    assert (verdict.played[0].label, verdict.played[1].label) == ("replicas=2", "max=3")
+    assert all(one.label.startswith("max=3") for one in verdict.played[1:])
 
 
 def test_tuning_adds_the_cheapest_setting_of_the_grid_that_meets_the_slo(monkeypatch):

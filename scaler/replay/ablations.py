@@ -1,0 +1,40 @@
+"""The parts of Tidegate's policy that a replay can switch off, one at a time, to measure what each is worth.
+
+A part of the sizing is switched off by its constants, which are an argument of the kernel: what is replayed is the
+kernel of the daemon. The keep-warm time is fixed instead of estimated.
+
+Worked example: 2.4 replicas of work have the size 2.4 with PARTS["headroom"], by default 2.4 + 0.35 * √2.4 = 2.94.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from types import MappingProxyType
+
+from scaler.policy.sizing import ARRIVAL_S, DEFAULTS, SizingConstants
+
+NOTHING = "nothing"
+KEEP_WARM = "learned-keep-warm"
+
+# Keep-warm is no part of the sizing: there the constants stay.
+PARTS: Mapping[str, SizingConstants] = MappingProxyType(
+    {
+        "headroom": DEFAULTS._replace(headroom=0.0),
+        "headroom-for-starts": DEFAULTS._replace(headroom_power=0.0),
+        # Shorter than a scrape: each size counts for itself.
+        "hold": DEFAULTS._replace(shortest_hold_s=1.0, longest_hold_s=1.0),
+        "backlog": DEFAULTS._replace(backlog_of_ttft=inf),
+        "residence": DEFAULTS._replace(longest_residence_s=ARRIVAL_S),
+        "learned-step": DEFAULTS._replace(sharpest=inf),
+        "learned-factor": DEFAULTS._replace(lowest_factor=1.0, highest_factor=1.0),
+        "kv-limit": DEFAULTS._replace(full_kv=inf),
+        KEEP_WARM: DEFAULTS,
+    }
+)
+CHOICES = (NOTHING, *PARTS)
+
+
+def constants_without(part: str) -> SizingConstants:
+    """part: one of CHOICES."""
+    return PARTS.get(part, DEFAULTS)

@@ -1,0 +1,76 @@
+"""Tests that each part of the policy can be switched off, and that nothing else changes with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scaler.policy import sizing
+from scaler.policy.sizing import DEFAULTS, Estimate, SizingInputs, SloColumns
+from scaler.replay.ablations import KEEP_WARM, PARTS, constants_without
+from scaler.replay.columns import Trace
+from scaler.replay.policies import parse, without_each_part
+from scaler.replay.run import run, score
+from scaler.replay.servers import PROFILES
+
+
+def sizes(constants):
+    """The sizes of a workload whose history needs every part: long outputs that fill the KV cache, a slow server, a
+    queue on one replica, starts of 150 s, and then nothing.
+    """
+    estimates = sizing.blank(1)
+    slos, found = SloColumns(np.array([2.0]), np.array([0.05])), []
+    busy = [2.0, 2.0, 2.0, 1000.0, 2400.0, 2400.0, 2400.0 * 0.03]
+    for turn in range(60):
+        rates = np.array([busy if turn < 30 else [0.0] * 7])
+        waiting, running, kv_used = (40.0, 20.0, 0.9) if 20 <= turn < 30 else (0.0, 20.0, 0.9)
+        columns = (np.array([each]) for each in (waiting, running, kv_used, 1.0, 150.0))
+        sizing.update(estimates, slos, SizingInputs(rates, *columns), 5.0 * turn, 15.0, constants)
+        found.append(float(estimates[0, Estimate.SIZE]))
+    return np.array(found[1:])
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part != KEEP_WARM])
+def test_size_without_a_part_is_another_one(part):
+    without = sizes(PARTS[part])
+    assert np.isfinite(without).all()
+    assert np.abs(without - sizes(DEFAULTS)).max() > 1e-3
+
+
+def test_each_part_switches_off_constants_that_no_other_part_has():
+    changed = [
+        {name for name, value in constants._asdict().items() if value != getattr(DEFAULTS, name)}
+        for part, constants in PARTS.items()
+        if part != KEEP_WARM
+    ]
+    assert all(changed)
+    assert sum(map(len, changed)) == len(set.union(*changed))
+    assert constants_without("nothing") == PARTS[KEEP_WARM] == DEFAULTS
+
+
+def test_size_without_a_hold_falls_with_its_work():
+    held, free = sizes(DEFAULTS), sizes(PARTS["hold"])
+    assert free[-1] < 0.5 * held[-1] == 0.5 * held.max()
+
+
+def test_workload_without_learned_keep_warm_sleeps_after_five_minutes_however_often_it_is_woken():
+    at = 600.0 + 600.0 * np.arange(60)
+    load = Trace("each 10 min", at, np.full(60, 500), np.full(60, 50))
+    learned, constant = (
+        score(run(load, PROFILES["A"], parse(policy).baseline()))
+        for policy in ("tidegate", f"tidegate:without={KEEP_WARM}")
+    )
+    assert constant.cold_starts >= 58
+    assert learned.cold_starts < 20
+
+
+def test_setting_is_replayed_as_it_is_and_without_each_part():
+    settings = without_each_part(parse("tidegate:max=64"))
+    assert [one.name for one in settings] == ["tidegate:max=64", *(f"tidegate:max=64,without={part}" for part in PARTS)]
+    assert {one.baseline().every_s for one in settings} == {5.0}
+
+
+def test_scrape_interval_of_the_policy_is_that_of_its_looks():
+    assert parse("tidegate:work=16,scrape=15").baseline().every_s == 15.0
+    with pytest.raises(ValueError, match="scrape must be at least 1"):
+        parse("tidegate:scrape=0.5")
