@@ -31,6 +31,7 @@ from run import machine
 
 from scaler.cli.replay.tune import Trial, one_setting, tune
 from scaler.replay.clairvoyant import find, fluid_gpu_hours
+from scaler.replay.gap_clairvoyant import gap_clairvoyant_gpu_hours
 from scaler.replay.policies import BASELINES, Setting, grid, parse
 from scaler.replay.report import describe_slo
 from scaler.replay.run import Score, run, score
@@ -190,7 +191,8 @@ def chapter(case: Case, rows: dict[str, Result]) -> str:
         f"`{case.argument}`, server {profile.name}: {len(loaded.at):,} requests in "
         f"{loaded.span_s / 3600:.2f} h, {loaded.prompt.mean():,.0f} prompt and {loaded.output.mean():,.0f} output "
         f"tokens on average. SLO: {describe_slo(profile.slo)}. The fluid bound is "
-        f"{fluid_gpu_hours(loaded, profile):.1f} GPU-hours."
+        f"{fluid_gpu_hours(loaded, profile):.1f} GPU-hours, gap-clairvoyant are "
+        f"{gap_clairvoyant_gpu_hours(loaded, profile):.1f}."
     )
     return f"### {case.load_spec.name}\n\n{fill(facts, 120, break_on_hyphens=False)}\n\n{table(shown)}\n"
 

@@ -24,6 +24,7 @@ from exporter.model import Credentials, WorkloadKey, without_user_info
 from scaler.config.scalars import read_duration
 from scaler.replay import clairvoyant
 from scaler.replay.decisions import DecisionsFile
+from scaler.replay.gap_clairvoyant import gap_clairvoyant_gpu_hours
 from scaler.replay.policies import BASELINES, FAMILIES, Setting, Value, grid, parse, without_each_part
 from scaler.replay.report import Played, TraceResult
 from scaler.replay.run import run
@@ -218,7 +219,8 @@ def _simulate_all(recorded: Recorded, plan: ReplayPlan, progress: Progress) -> T
             played.append(_simulate(best.setting, name, recorded, plan, step("the best in hindsight")))
     clairvoyant_plan = clairvoyant.find(trace, profile, step("the plan")) if plan.plan else None
     fluid_gpu_hours = clairvoyant.fluid_gpu_hours(trace, profile)
-    return TraceResult(trace, profile, played, clairvoyant_plan, fluid_gpu_hours, recorded.notes)
+    gap_gpu_hours = gap_clairvoyant_gpu_hours(trace, profile)
+    return TraceResult(trace, profile, played, clairvoyant_plan, fluid_gpu_hours, gap_gpu_hours, recorded.notes)
 
 
 def _simulate(

@@ -42,7 +42,7 @@ def verdict(load):
     def make(plan=None, notes=()):
         never = load([(0.0, 10, 10), (100.0, 10, 10)])
         one = Played("static", {"replicas": 0}, run(never, A, Static(0)))
-        return TraceResult(never, A, [one], plan, 1.5, notes)
+        return TraceResult(never, A, [one], plan, 1.5, 2.5, notes)
 
     return make
 
@@ -76,7 +76,8 @@ def test_unknown_value_is_null_and_never_zero(verdict):
     assert (policy["ttft_mean_s"], policy["ttft_p99_s"], policy["ratio_to_clairvoyant"]) == (None, None, None)
     assert policy["slo_met_ratio"] == 0.0
     assert document["clairvoyant"] is None
-    assert TraceResult(verdict().load, C, [], None, 0.0).to_document()["slo"]["rest_s"] is None
+    assert (document["fluid_bound_gpu_hours"], document["gap_clairvoyant_gpu_hours"]) == (1.5, 2.5)
+    assert TraceResult(verdict().load, C, [], None, 0.0, 0.0).to_document()["slo"]["rest_s"] is None
 
 
 def test_gpu_hours_are_reported_as_a_ratio_to_the_plan(verdict):
@@ -87,8 +88,11 @@ def test_gpu_hours_are_reported_as_a_ratio_to_the_plan(verdict):
     assert np.isnan(verdict(ClairvoyantPlan(np.zeros(4, np.int64), 0.0, nan)).ratio(3.0))
 
 
-def test_both_bounds_are_described(verdict):
-    assert verdict().bounds() == "1.5 GPU-hours are a lower bound: full batches, and starting is free."
+def test_plan_and_bounds_are_described(verdict):
+    assert verdict().bounds() == (
+        "gap-clairvoyant: at least 2.5 GPU-hours for a policy that starts on a request, even if it knows all gaps. "
+        "1.5 GPU-hours are a lower bound: full batches, and starting is free."
+    )
     progress = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
     assert "takes 2.0 GPU-hours and keeps 99.12 %" in progress
     assert "1.5 GPU-hours are a lower bound" in progress
