@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from .histogram import NO_HISTOGRAMS, Histograms
+
 Floats: TypeAlias = NDArray[np.float64]
 
 
@@ -198,6 +200,7 @@ class Samples:
     gaps:   what is incomplete. A queue's incomplete quantity is NaN in `values`. A GPU that is missing has a row of its
             own, with `at` of its last reading.
     missing: records of the missing series, at most `missing_series.MAX_STORED`.
+    histograms: the latencies of its subjects, as counts by bucket.
     """
 
     kind: str
@@ -208,6 +211,7 @@ class Samples:
     dropped: tuple[Dropped, ...] = ()
     gaps: tuple[Gap, ...] = ()
     missing: tuple[MissingSeries, ...] = ()
+    histograms: Histograms = NO_HISTOGRAMS
 
     def column(self, quantity: Quantity) -> Floats:
         """The values of one quantity, shape (len(subjects),); all NaN if the response does not have it."""

@@ -98,7 +98,9 @@ def _sign_counts(layout: Layout) -> Mapping[str, int]:
 
 @cache
 def families(kind: str) -> frozenset[str]:
-    """The names of the families that the catalog reads of a kind, or of every kind (AUTO). Raises KeyError."""
+    """The names of the families that the catalog reads of a kind, or of every kind (AUTO), without the buckets of
+    histograms. Raises KeyError.
+    """
     if kind == AUTO:
         return frozenset(name for each in KINDS for name in families(each))
     return frozenset(KINDS[kind].families).union(*(row.names for row in KINDS[kind].rows))
@@ -110,7 +112,8 @@ def selection() -> Selection:
 
     It selects all of DCGM's series: fields without a quantity are checked for marks, and their timestamps count.
     """
-    names = families(AUTO) - families(DCGM.name) | {START_TIME}
+    buckets = frozenset(name for kind in KINDS.values() for row in kind.histograms for name in row.names)
+    names = families(AUTO) - families(DCGM.name) | buckets | {START_TIME}
     return Selection(names, prefixes=tuple(DCGM.signs), signs=_SIGNS)
 
 

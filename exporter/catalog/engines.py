@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from exporter.histogram import Latency
 from exporter.model import Gpu, Quantity, Queue, Subject
 
 from .kind import Kind
@@ -62,7 +63,18 @@ _VLLM_ROWS = (
     SeriesRow(Q.ENGINE_AWAKE, ("vllm:engine_sleep_state",), _MODEL, Combine.MIN, FLAG, keep=where(sleep_state="awake")),
 )
 
-VLLM = Kind("vllm", {"vllm:": 2}, port=8000, work=16.0, rows=_VLLM_ROWS)
+# One observation per finished request since v0.11; before, and in SGLang, one per token: late requests are then those
+# that the late tokens would make.
+_VLLM_HISTOGRAMS = (
+    SeriesRow(Latency.TTFT, ("vllm:time_to_first_token_seconds_bucket",), _MODEL),
+    SeriesRow(
+        Latency.TPOT,
+        tuple(f"{name}_bucket" for name in ("vllm:request_time_per_output_token_seconds", *_VLLM_GAPS)),
+        _MODEL,
+    ),
+)
+
+VLLM = Kind("vllm", {"vllm:": 2}, port=8000, work=16.0, rows=_VLLM_ROWS, histograms=_VLLM_HISTOGRAMS)
 
 
 # SGLang: python/sglang/srt/observability/{metrics_collector,scheduler_metrics_mixin}.py. Each rank of an engine has a
@@ -111,7 +123,11 @@ _SGLANG_ROWS = (
     _sglang(Q.ITL_SECONDS, *(f"{name}_sum" for name in _SGLANG_GAPS), unit=COUNTER),
     _sglang(Q.KV_CACHE_USED, "sglang:token_usage", combine=Combine.MEAN, unit=RATIO),
 )
-SGLANG = Kind("sglang", {"sglang:": 2}, port=30000, work=16.0, rows=_SGLANG_ROWS)
+_SGLANG_HISTOGRAMS = (
+    _sglang(Latency.TTFT, "sglang:time_to_first_token_seconds_bucket"),
+    _sglang(Latency.TPOT, *(f"{name}_bucket" for name in _SGLANG_GAPS)),
+)
+SGLANG = Kind("sglang", {"sglang:": 2}, port=30000, work=16.0, rows=_SGLANG_ROWS, histograms=_SGLANG_HISTOGRAMS)
 
 
 def _triton_model(labels: Labels) -> Key:
@@ -182,15 +198,20 @@ LLAMACPP = Kind("llamacpp", {"llamacpp:": 2}, port=8080, work=4.0, rows=_LLAMACP
 # vLLM with metrics through Ray (Ray Serve LLM, RayPrometheusStatLogger): vllm/v1/metrics/ray_wrappers.py; the
 # prefix is Ray's. The colon is an underscore since Ray's metrics are OpenTelemetry's. One series per WorkerId and
 # ReplicaId, all of a node in one response, and all are parts. Of counters Ray may expose a gauge without `_total` too.
-_RAY_VLLM_ROWS = tuple(
-    replace(row, names=tuple(each for name in row.names for each in (f"ray_{name}", f"ray_{name.replace(':', '_')}")))
-    for row in _VLLM_ROWS
+_RAY_VLLM_ROWS, _RAY_VLLM_HISTOGRAMS = (
+    tuple(
+        replace(
+            row, names=tuple(each for name in row.names for each in (f"ray_{name}", f"ray_{name.replace(':', '_')}"))
+        )
+        for row in rows
+    )
+    for rows in (_VLLM_ROWS, _VLLM_HISTOGRAMS)
 )
 RAY_VLLM = Kind(
     "ray_vllm",
     {"ray_vllm:": 1, "ray_vllm_": 1},  # beside Ray Serve's metrics, its queue in front of the engines is the whole
     port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
-    work=16.0, rows=_RAY_VLLM_ROWS,
+    work=16.0, rows=_RAY_VLLM_ROWS, histograms=_RAY_VLLM_HISTOGRAMS,
 )  # fmt: skip
 
 

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from exporter.histogram import Buckets, Latency, Parts
 from exporter.model import Quantity, Subject
 from exporter.textformat import Layout
 
@@ -75,6 +77,7 @@ def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
         timed=timed,
         families={name: row.column for row in kind.rows for name in row.names},
         feeds={**kind.feeds, **{part.column: kind.feeds.get(part.row.column, part.row.column) for part in parts}},
+        histograms=_histograms(kind.histograms, row_of, layout) if len(subjects) <= MOST_SUBJECTS else {},
     )
 
 
@@ -96,6 +99,7 @@ class Kind:
              is `requests_held`.
     at_zero: what shows a request when no replica exists.
     families: those that `compile` reads without a row.
+    histograms: rows of the buckets of a latency; the first family present counts. They are read where a limit is given.
     """
 
     name: str
@@ -111,6 +115,7 @@ class Kind:
     at_zero: AtZero = "nothing"
     compile: Callable[[Kind, Layout], ReadPlan] = compile_table
     families: Collection[str] = ()
+    histograms: tuple[SeriesRow, ...] = ()
 
     @property
     def counts_tokens(self) -> bool:
@@ -182,6 +187,43 @@ def _combining(parts: Sequence[_Part], finish: Finish) -> Finish:
         return finish(columns, subjects)
 
     return combine
+
+
+def _histograms(
+    rows: Sequence[SeriesRow], row_of: Mapping[Key, int], layout: Layout
+) -> Mapping[Latency, Mapping[int, Parts]]:
+    """The histograms of each subject. One that has more than MOST_PARTS has none: they would cost at each response."""
+    found: dict[Latency, dict[int, Parts]] = {}
+    for row, names in zip(rows, _found(rows, layout), strict=True):
+        parts: dict[int, dict[Key, dict[Key, dict[float, int]]]] = {}  # row -> part -> copy -> bound -> series
+        for key, index in _first_present(row, names, layout):
+            labels = layout.labels(index)
+            rest = {name: value for name, value in labels.items() if name != "le"}
+            bound = _bound(labels.get("le", ""))
+            if key in row_of and bound is not None:
+                copy = tuple(sorted(f"{name}={value}" for name, value in rest.items()))
+                part = copy if row.part is None else row.part(rest)
+                parts.setdefault(row_of[key], {}).setdefault(part, {}).setdefault(copy, {}).setdefault(bound, index)
+        found[Latency(row.column)] = {
+            at: tuple(tuple(_buckets(copy) for copy in copies.values()) for copies in of_subject.values())
+            for at, of_subject in parts.items()
+            if sum(map(len, of_subject.values())) <= MOST_PARTS
+        }
+    return {latency: subjects for latency, subjects in found.items() if subjects}
+
+
+def _buckets(series: Mapping[float, int]) -> Buckets:
+    bounds = sorted(series)
+    return Buckets(tuple(bounds), tuple(series[bound] for bound in bounds))
+
+
+def _bound(text: str) -> float | None:
+    """The bound of a bucket, seconds. None: no such number."""
+    try:
+        bound = float(text)
+    except ValueError:
+        return None
+    return None if isnan(bound) or bound < 0.0 else bound
 
 
 _Groups = dict[str, dict[Key, list[int]]]  # name -> key -> indices of series

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.histogram import NO_HISTOGRAMS, Histograms, Latency, Parts
 from exporter.model import Dropped, Floats, Quantity, Samples, Subject
 from exporter.textformat import Page
 
@@ -108,6 +109,7 @@ class ReadPlan:
     wanted_low: Floats
     wanted_high: Floats
     families: Mapping[str, Quantity]  # the families of ESSENTIAL quantities, whether or not the layout has them
+    histograms: Mapping[Latency, Mapping[int, Parts]]  # by the row of the subject; read where a limit is given
 
     def read(self, page: Page, received_at: float) -> Samples:
         """The samples. received_at: POSIX seconds, for series without a timestamp."""
@@ -125,6 +127,7 @@ class ReadPlan:
             values=values,
             at=self._measured(page, received_at),
             dropped=page.dropped if good.all() else self._dropped(page, exposed, good),
+            histograms=Histograms(page.values, self.histograms) if self.histograms else NO_HISTOGRAMS,
         )
 
     def lower_bounds(self, page: Page) -> Columns:
@@ -229,6 +232,7 @@ def build(
     maybe_percent: Sequence[int] = (),
     families: Mapping[str, str] = MappingProxyType({}),
     feeds: Mapping[str, str] = MappingProxyType({}),
+    histograms: Mapping[Latency, Mapping[int, Parts]] = MappingProxyType({}),
 ) -> ReadPlan:
     """Sorts cells into a plan.
 
@@ -237,6 +241,7 @@ def build(
     maybe_percent: series that are ratios or percentages.
     families: the column of each family of the kind.
     feeds:    the quantity that a column of the kind's own becomes.
+    histograms: those of each subject, by its row.
     """
     essential = {column: quantity for column in {*families.values(), *(cell.column for cell in cells)}
                  if (quantity := feeds.get(column, column)) in ESSENTIAL}  # fmt: skip
@@ -274,6 +279,7 @@ def build(
         wanted_low=np.array([units[each.series].low for each in wanted]),
         wanted_high=np.array([units[each.series].high for each in wanted]),
         families={name: Quantity(essential[column]) for name, column in families.items() if column in essential},
+        histograms=histograms,
     )
 
 
