@@ -88,7 +88,7 @@ class Decider:
         self._groups = Groups.stack([plan.member for plan in plans])
         self._latest = LatestSamples(
             [
-                TargetRules(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet, p.spec.hold)
+                TargetRules(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet, p.spec.hold, p.spec.slo)
                 for p in plans
             ],
             owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),

@@ -138,6 +138,11 @@ class Spec:
     itl: float | None = None
     falls_back: bool = False
 
+    @property
+    def slo(self) -> tuple[float, float] | None:
+        """Seconds until the first token, and per output token; None without an SLO."""
+        return None if self.ttft is None or self.itl is None else (self.ttft, self.itl)
+
 
 def unused_objectives(spec: Spec, *, sized: bool) -> tuple[Signal, ...]:
     """The objectives that do not count now. sized: what the SLO needs is known."""

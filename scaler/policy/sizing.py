@@ -38,7 +38,8 @@ from scaler.jit import FLOATS, NUMBER, kernel, part
 class WorkRate(IntEnum):
     """The columns of what the engines' counters say per second, summed over the targets of a workload.
 
-    A sequence-second is one second of one request between two of its tokens.
+    A sequence-second is one second of one request between two of its tokens. A late first token, or time per output
+    token, is above the SLO: by interpolation between the bounds of the engine's buckets, and by these bounds alone.
     """
 
     ARRIVED = 0  # requests
@@ -48,6 +49,14 @@ class WorkRate(IntEnum):
     GENERATED = 4  # tokens
     GAPS = 5  # times between two tokens
     GAP_SECONDS = 6  # sequence-seconds
+    TTFT = 7  # first tokens, as the histogram counts them
+    TTFT_LATE = 8
+    TTFT_LATE_LEAST = 9
+    TTFT_LATE_MOST = 10
+    TPOT = 11  # times per output token: finished requests, or of some engines times between two tokens
+    TPOT_LATE = 12
+    TPOT_LATE_LEAST = 13
+    TPOT_LATE_MOST = 14
 
 
 class Estimate(IntEnum):

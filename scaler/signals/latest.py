@@ -65,6 +65,7 @@ class TargetRules:
     probe_period: seconds; regular requests that are no further apart are probes. With 0 every request counts.
     gpu_quiet: engine activity (ratio) above which a GPU works.
     hold: seconds for which the last known requests of an engine that does not answer count as in hand.
+    slo:  seconds until the first token, and per output token; None without an SLO.
     """
 
     workload: WorkloadKey
@@ -73,6 +74,7 @@ class TargetRules:
     probe_period: float = 0.0
     gpu_quiet: float = 0.0
     hold: float = 300.0
+    slo: tuple[float, float] | None = None
 
 
 class LatestSamples:
@@ -202,9 +204,9 @@ class LatestSamples:
         if row is None:
             return []
         source, slot = self.sources[row], self._slot(target, row)
-        page = queues.read(samples, target.role, source.queue, at, pods=source.pods)
+        page = queues.read(samples, target.role, source.queue, at, pods=source.pods, slo=source.slo)
         if target.role is Role.PODS:
-            rates.of_engine(page.values, page.sums, self._slots.work[slot], at)
+            rates.of_engine(page.values, page.sums, self._slots.work[slot], at, page.splits)
         else:
             rates.of_gateway(page.values, self._slots.work[slot], at)
         self._slots.values[slot] = page.values

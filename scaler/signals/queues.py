@@ -21,9 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.catalog import KINDS
+from exporter.histogram import Latency
 from exporter.model import Floats, Gap, Quantity, Role, Samples
 from scaler.columns import Rows
 
+from .rates import NO_SPLITS, SloSplits
 from .slots import ACTIVITY, WIDTH, Column
 
 # Counts that are sums over the queues of a response.
@@ -73,6 +75,7 @@ class QueuePage(NamedTuple):
     arrivals: with REFUSALS, whether the counter of finished requests rises with a request that finds no replica (all
               are counted as they arrive), or that of failed ones.
     gaps:     the incomplete series of the quantities that count here.
+    splits:   the latencies of an engine at the SLO.
     """
 
     values: Floats
@@ -82,6 +85,7 @@ class QueuePage(NamedTuple):
     arrivals: bool = False
     incomplete: Incomplete = Incomplete.NOTHING
     gaps: tuple[Gap, ...] = ()
+    splits: SloSplits = NO_SPLITS
 
     @property
     def counters(self) -> Floats:
@@ -89,10 +93,18 @@ class QueuePage(NamedTuple):
         return np.array([self.sums.get(quantity, nan) for quantity in ACTIVITY])
 
 
-def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bool) -> QueuePage:
+def read(
+    samples: Samples,
+    role: Role,
+    queue: str | None,
+    at: float,
+    *,
+    pods: bool,
+    slo: tuple[float, float] | None = None,
+) -> QueuePage:
     """Reads one response. queue: the one that counts; None is all. pods: the engines are scraped themselves.
 
-    at: POSIX seconds of receipt.
+    at: POSIX seconds of receipt. slo: seconds until the first token, and per output token.
     """
     chosen = _chosen(samples, queue)
     gaps = _gaps(samples, chosen) if samples.gaps else ()
@@ -104,7 +116,8 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     values[Column.SLEEPING] = _any_zero(_present(samples, chosen, Quantity.ENGINE_AWAKE))
     measured = min(samples.at[chosen].tolist(), default=at)
     if role is not Role.GATEWAY:
-        return QueuePage(values, sums, min(measured, at), WakeSource.NOTHING, False, incomplete(gaps), gaps)
+        splits = NO_SPLITS if slo is None else _splits(samples, chosen, *slo)
+        return QueuePage(values, sums, min(measured, at), WakeSource.NOTHING, False, incomplete(gaps), gaps, splits)
     kind = KINDS[samples.kind]
     wake_source = _wake_source(kind.at_zero, values, sums, repeats=kind.repeats_engines)
     if pods and kind.repeats_engines:
@@ -153,6 +166,13 @@ def _chosen(samples: Samples, queue: str | None) -> Rows:
         if (name := getattr(subject, "name", None)) is not None and (queue is None or name == queue)
     ]
     return np.array(rows, dtype=np.int64)
+
+
+def _splits(samples: Samples, chosen: Rows, ttft_s: float, itl_s: float) -> SloSplits:
+    # A queue that is missing has a row and no histogram: then neither is known.
+    rows, histograms = chosen.tolist(), samples.histograms
+    ttft, tpot = histograms.split(Latency.TTFT, rows, ttft_s), histograms.split(Latency.TPOT, rows, itl_s)
+    return SloSplits(ttft_s, itl_s, ttft, tpot)
 
 
 def _gaps(samples: Samples, rows: Rows) -> tuple[Gap, ...]:

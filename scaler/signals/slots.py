@@ -48,8 +48,9 @@ class Column(IntEnum):
     RATES = 21
 
 
-# The width of a slot's values.
+# The width of a slot's values, and of what rates are computed from.
 WIDTH = int(Column.RATES) + len(WorkRate)
+WORK_WIDTH = len(WorkRate) + 3  # each counter, the time of the response, and the two limits of the SLO
 
 # Counters that rise with activity: a request that started and ended between two scrapes moves one of them.
 ACTIVITY = (Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED)
@@ -64,7 +65,7 @@ class Slots:
     at: Floats
     values: Floats  # (slots, WIDTH), NaN if not exposed
     counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
-    work: Floats  # (slots, rates.WIDTH), what rates are computed from: the response before; NaN none
+    work: Floats  # (slots, WORK_WIDTH), what rates are computed from: the response before; NaN none
     incomplete: NDArray[np.int8]  # which of its quantities are lower bounds: queues.Incomplete
     wake_source: NDArray[np.int8]  # which of its series would show a request at zero replicas: queues.WakeSource
     leaving: Mask  # a terminating pod: activity, no capacity, and it need not answer
@@ -79,7 +80,7 @@ class Slots:
             at=np.full(size, np.nan),
             values=np.full((size, WIDTH), np.nan),
             counters=np.full((size, len(ACTIVITY)), np.nan),
-            work=np.full((size, len(WorkRate) + 1), np.nan),
+            work=np.full((size, WORK_WIDTH), np.nan),
             incomplete=np.zeros(size, dtype=np.int8),
             wake_source=np.zeros(size, dtype=np.int8),
             leaving=np.zeros(size, dtype=np.bool_),

@@ -14,7 +14,7 @@ from exporter.model import Quantity, Role, Target, WorkloadKey
 from scaler.policy.sizing import WorkRate
 from scaler.signals import rates
 from scaler.signals.latest import LatestSamples, TargetRules
-from scaler.signals.slots import WIDTH, Column
+from scaler.signals.slots import WIDTH, WORK_WIDTH, Column
 from tests.budget import examples
 
 CHAT = WorkloadKey("ai", "chat")
@@ -35,7 +35,7 @@ class Engine:
     """One target, response by response."""
 
     def __init__(self):
-        self.before, self.now = np.full(len(WorkRate) + 1, nan), START
+        self.before, self.now = np.full(WORK_WIDTH, nan), START
 
     def respond(self, after=5.0, *, waiting=0.0, running=0.0, failed=None, without=(), **counters):
         """The values of its slot. Counters that are not given are 0. without: those it does not expose."""
