@@ -93,6 +93,15 @@ class Evidence:
     replicas_sleeping: int | None = (
         None  # replicas with engines in sleep mode: no capacity; None if no target exposes it
     )
+    slo: str | None = None  # a sentence: how many requests met it, or why that is not measured; None without an SLO
+    slo_attainment: float | None = None  # ratio of the requests of the last 3 days that met it; None: none is measured
+    slo_attainment_least: float | None = None  # that by the bounds of the engine's buckets alone
+    slo_attainment_most: float | None = None
+    slo_attainment_hour: float | None = None  # of the requests of the last hour
+    slo_error_budget: float | None = None  # ratio of that of the last 3 days that is left; below 0: more misses
+    slo_requests_total: float | None = None  # measured so far
+    slo_misses_total: float | None = None  # of these, those that missed it
+    request_replica_s: float | None = None  # replica-seconds that one request takes
 
     @property
     def queued(self) -> float | None:

@@ -83,8 +83,10 @@ class Text:
         first_tokens=None,
         gaps=None,
         gap_seconds=None,
+        ttft=None,
+        tpot=None,
     ):
-        """gaps, gap_seconds: number and sum of the times between two tokens."""
+        """gaps, gap_seconds: number and sum of the times between two tokens. ttft, tpot: requests by `le`."""
         labels = f'{{model_name="{model}",engine="0"}}'
         families = {
             "num_requests_waiting": waiting,
@@ -99,8 +101,16 @@ class Text:
             "cache_config_info": 1,  # identifies vLLM if none of the above is exposed
         }
         states = "" if awake is None else f'vllm:engine_sleep_state{{sleep_state="awake",{labels[1:]} {awake}\n'
-        return states + "".join(
-            f"vllm:{name}{labels} {value}\n" for name, value in families.items() if value is not None
+        histograms = {"time_to_first_token_seconds": ttft, "request_time_per_output_token_seconds": tpot}
+        buckets = "".join(
+            f'vllm:{name}_bucket{{le="{le}",{labels[1:]} {count}\n'
+            for name, counts in histograms.items()
+            for le, count in (counts or {}).items()
+        )
+        return (
+            states
+            + buckets
+            + "".join(f"vllm:{name}{labels} {value}\n" for name, value in families.items() if value is not None)
         )
 
     @staticmethod

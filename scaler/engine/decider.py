@@ -529,7 +529,7 @@ class Decider:
         if not len(columns.rows):
             return []
         built = decisions(
-            self.plans, columns, EvidenceSources(self._latest, self._signals, self._constraint_source), now
+            self.plans, columns, EvidenceSources(self._latest, self._signals, self._constraint_source, self._sizes), now
         )
         self._published.tell(columns.rows, columns.verdicts, columns.number, columns.decided_at)
         self._pending.unpublished[columns.rows] = False

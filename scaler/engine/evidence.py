@@ -9,16 +9,19 @@ has the sums over its targets, the replicas of each objective, and "freeze until
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import isnan
+from functools import lru_cache
+from math import floor, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exporter.model import Floats, without_user
 from scaler.columns import Mask, Rows
+from scaler.config.scalars import write_duration
 from scaler.model import Decision, Evidence, Objective, Reason
+from scaler.policy.attainment import DAYS, HOUR
 from scaler.policy.columns import REASONS, Memory, Signal, Spec, Verdicts, unused_objectives
 from scaler.policy.constraints import ConstraintSource
 from scaler.policy.kernel import choose
@@ -30,6 +33,8 @@ from scaler.signals.slots import optional_floats, optional_ints
 from scaler.signals.smoothing import Smoother
 from scaler.workloads.spec import WorkloadSpec
 
+from .sizes import Sizes
+
 OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine", Signal.SLO: "slo"}
 
 
@@ -39,6 +44,7 @@ class EvidenceSources(NamedTuple):
     latest: LatestSamples
     signals: Smoother
     constraints: ConstraintSource
+    sizes: Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ def _by_row(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dict[str, Sequence[Any]]:
     """The fields of `Evidence` that are numbers, each with a value for each row."""
     rows, totals, readings, gpus = columns.rows, columns.totals, columns.totals.readings, columns.totals.gpus
-    latest, signals, constraints = sources
+    latest, signals, constraints, _ = sources
     has_gpus = gpus.shown > 0
     usual, slow = constraints.starts.times
     saved_gpu_seconds, saved_money = constraints.saving(rows)
@@ -160,8 +166,9 @@ def _objectives(plans: Sequence[WorkloadSpec], columns: SweepColumns) -> Iterato
 def _evidence(
     plans: Sequence[WorkloadSpec], columns: SweepColumns, sources: EvidenceSources, now: float
 ) -> Iterator[Evidence]:
-    latest, _, constraints = sources
+    latest, _, constraints, sizes = sources
     numbers, objectives = _by_row(_numbers(columns, sources, now)), _objectives(plans, columns)
+    slo = SloEvidence.of(sizes, columns.rows)
     for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
         yield Evidence(
@@ -176,7 +183,74 @@ def _evidence(
                 *_notes(plan.spec, columns, index, has_gateway=latest.has_gateway(plan.workload)),
                 *latest.activity.probes.notes(row, now),
             ),
+            **({} if plan.spec.slo is None else slo.fields(index, plan.spec.slo, latest.untimed(plan.workload, now))),
         )
+
+
+class SloEvidence(NamedTuple):
+    """The columns of the SLO as lists, None if unknown. days: by the fields of `attainment.Attained`."""
+
+    days: Mapping[str, Sequence[float | None]]
+    hour: Sequence[float | None]
+    requests: Sequence[float]
+    misses: Sequence[float]
+    request_replica_s: Sequence[float | None]
+
+    @classmethod
+    def of(cls, sizes: Sizes, rows: Rows) -> SloEvidence:
+        days = sizes.attained(rows, DAYS)._asdict()
+        totals = sizes.attainment.totals[rows]
+        return cls(
+            {name: optional_floats(column) for name, column in days.items()},
+            optional_floats(sizes.attained(rows, HOUR).ratio),
+            totals[:, 0].tolist(),
+            np.minimum(totals[:, 0], totals[:, 1]).tolist(),
+            optional_floats(sizes.request_costs(rows)),
+        )
+
+    def fields(self, index: int, slo: tuple[float, float], untimed: Collection[str]) -> dict[str, Any]:
+        """The fields of the evidence. slo: seconds. untimed: the latencies of it that an engine does not show."""
+        measured = self.requests[index] > 0.0
+        ratio, budget = self.days["ratio"][index], self.days["budget"][index]
+        return {
+            "slo": slo_sentence(slo, ratio, budget, untimed),
+            "slo_attainment": ratio,
+            "slo_attainment_least": self.days["least"][index],
+            "slo_attainment_most": self.days["most"][index],
+            "slo_attainment_hour": self.hour[index],
+            "slo_error_budget": budget,
+            "slo_requests_total": self.requests[index] if measured else None,
+            "slo_misses_total": self.misses[index] if measured else None,
+            "request_replica_s": self.request_replica_s[index],
+        }
+
+
+def slo_sentence(slo: tuple[float, float], ratio: float | None, budget: float | None, untimed: Collection[str]) -> str:
+    """How many requests met the SLO, or why that is not measured.
+
+    ratio, budget: of the last 3 days, 0..1; None: no request is measured. untimed: as in `SloEvidence.fields`.
+    """
+    limits = _limits(slo)
+    if untimed:
+        missing = " and ".join(f"near its {name} of {limits[name]}" for name in limits if name in untimed)
+        return f"the SLO is not measured: an engine exposes no histogram with a bucket {missing}"
+    text = ", ".join(f"{name} {limit}" for name, limit in limits.items())
+    if ratio is None or budget is None:
+        return f"no request of the last 3 days is measured against the SLO: {text}"
+    left = f"{_percent(budget)} of the error budget is left"
+    if budget < 0.0:
+        left = f"{1.0 - budget:.1f} times the error budget is used"
+    return f"{_percent(ratio)} of the requests of the last 3 days met the SLO: {text}; {left}"
+
+
+@lru_cache(maxsize=256)  # writing them takes as long as all the rest of an evidence
+def _limits(slo: tuple[float, float]) -> Mapping[str, str]:
+    return dict(zip(("ttft", "itl"), map(write_duration, slo), strict=True))
+
+
+def _percent(value: float) -> str:
+    """Rounded down to a tenth: 99.96 % is not all."""
+    return f"{floor(value * 1000.0 + 1e-6) / 10.0:g} %"
 
 
 def _explain_published(columns: SweepColumns, index: int) -> str:

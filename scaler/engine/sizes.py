@@ -1,4 +1,4 @@
-"""Holds the sizing estimates of all workloads, and updates them with the readings of a sweep. Pure.
+"""Holds the sizing estimates and the SLO attainment of all workloads, and updates them with each sweep. Pure.
 
 Worked example: `Sizes(specs, 15.0).signals(rows, totals, smoothed, now)` appends to the smoothed signals what the SLO
 of each workload needs, in replicas; NaN for one without an SLO, or whose engine exposes no counters of tokens.
@@ -10,7 +10,8 @@ import numpy as np
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
-from scaler.policy import sizing
+from scaler.policy import attainment, sizing
+from scaler.policy.attainment import Attained, Attainment, Window
 from scaler.policy.columns import Signal, Specs
 from scaler.policy.sizing import Estimate, SizingInputs, SloColumns
 from scaler.signals.aggregate import Aggregate
@@ -23,15 +24,20 @@ class Sizes:
         """longest_s: a reading is fresh for so many seconds."""
         self._specs, self._longest_s = specs, longest_s
         self.estimates = sizing.blank(len(specs.itl))
+        self.attainment = attainment.blank(len(specs.itl))
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live."""
-        return named("sizing", {"estimates": self.estimates})
+        return named("sizing", {"estimates": self.estimates}) | named("attainment", self.attainment._asdict())
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise."""
         copy_into(self.columns(), columns, rows, source_rows)
         self.estimates[rows] = sizing.made_sound(self.estimates[rows])
+        counts = self.attainment._asdict()
+        unsound = rows[~attainment.made_sound({name: column[rows] for name, column in counts.items()})]
+        for name, column in attainment.blank(len(unsound))._asdict().items():
+            counts[name][unsound] = column
 
     def update(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
         """Takes the readings of all workloads. start_s: that a start takes; NaN: not measured. now: POSIX seconds."""
@@ -43,6 +49,7 @@ class Sizes:
         # Where no engine is, nothing is worked on: only what comes to the gateway arrives.
         empty = complete & (readings.pods_fresh == 0.0)
         rates[empty] = np.nan_to_num(rates[empty])
+        attainment.update(self.attainment, rates, now, self._longest_s)
         inputs = SizingInputs(
             rates=rates,
             waiting=np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held),
@@ -53,6 +60,14 @@ class Sizes:
         )
         slos = SloColumns(self._specs.ttft, self._specs.itl)
         sizing.update(self.estimates, slos, inputs, now, self._longest_s)
+
+    def attained(self, rows: Rows, window: Window) -> Attained:
+        """How many requests of these workloads met the SLO within a window, as of the last update."""
+        return attainment.attained(Attainment(*(column[rows] for column in self.attainment)), window)
+
+    def request_costs(self, rows: Rows) -> Floats:
+        """Replica-seconds that one request of these workloads takes, shape (rows,); NaN unknown."""
+        return sizing.request_costs(self.estimates[rows], self._specs.itl[rows])
 
     def signals(self, rows: Rows, totals: Aggregate, smoothed: Floats, now: float) -> Floats:
         """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and the size by the SLO.

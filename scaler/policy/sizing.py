@@ -393,6 +393,23 @@ def _update(
         estimates[i, _SIZE] = _largest(estimates, i, size, hold, now)
 
 
+@kernel(types.void(_COLUMNS, FLOATS, types.Array(types.float64, 1, "C")))
+def _request_costs(estimates: Floats, itl: Floats, costs: Floats) -> None:
+    for i in range(estimates.shape[0]):
+        if estimates[i, _OUTPUTS] > PRIOR_REQUESTS and not np.isnan(itl[i]):
+            costs[i] = request_replica_s(estimates, i, itl[i])
+
+
+def request_costs(estimates: Floats, itl: Floats) -> Floats:
+    """Replica-seconds that one request of each workload takes, shape (rows,).
+
+    NaN without an SLO, and before the first request. estimates: shape (rows, WIDTH). itl: of the SLO, seconds.
+    """
+    costs = np.full(len(itl), np.nan)
+    _request_costs(estimates, itl, costs)
+    return costs
+
+
 class SloColumns(NamedTuple):
     """The SLO of each workload, shape (rows,), seconds. ttft, itl: NaN for a workload without an SLO."""
 

@@ -35,6 +35,7 @@ from exporter.model import (
 from scaler.columns import Array, Columns, Rows
 from scaler.policy.columns import Readings, Signal
 from scaler.policy.groups import Sharing
+from scaler.policy.sizing import WorkRate
 
 from . import queues, rates
 from .activity import Activity
@@ -325,6 +326,17 @@ class LatestSamples:
                 if not slots.leaving[slot] and not now - slots.at[slot] <= slots.limit[slot]
             )
         )
+
+    def untimed(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
+        """The latencies of the SLO, "ttft" or "itl", of which a fresh engine shows no buckets near the limit."""
+        slots = self._slots
+        fresh = [
+            slot
+            for slot, target in self._members[self._row[workload]].items()
+            if target.role is Role.PODS and now - slots.at[slot] <= slots.limit[slot]
+        ]
+        latencies = (("ttft", WorkRate.TTFT), ("itl", WorkRate.TPOT))
+        return tuple(name for name, first in latencies if any(isnan(slots.work[slot, first]) for slot in fresh))
 
     def incomplete(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
         """The incomplete series of a workload's fresh targets, as text."""

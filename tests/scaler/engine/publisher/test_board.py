@@ -80,7 +80,16 @@ GOLDEN = """\
         "keep_warm_saves_money": null,
         "probe_period_s": null,
         "regular_requests_count_until": null,
-        "replicas_sleeping": null
+        "replicas_sleeping": null,
+        "slo": null,
+        "slo_attainment": null,
+        "slo_attainment_least": null,
+        "slo_attainment_most": null,
+        "slo_attainment_hour": null,
+        "slo_error_budget": null,
+        "slo_requests_total": null,
+        "slo_misses_total": null,
+        "request_replica_s": null
       },
       "observed": false,
       "published": 3
@@ -132,7 +141,16 @@ GOLDEN = """\
         "keep_warm_saves_money": null,
         "probe_period_s": null,
         "regular_requests_count_until": null,
-        "replicas_sleeping": null
+        "replicas_sleeping": null,
+        "slo": null,
+        "slo_attainment": null,
+        "slo_attainment_least": null,
+        "slo_attainment_most": null,
+        "slo_attainment_hour": null,
+        "slo_error_budget": null,
+        "slo_requests_total": null,
+        "slo_misses_total": null,
+        "request_replica_s": null
       },
       "observed": false,
       "published": null

@@ -1,0 +1,172 @@
+"""Counts the requests that met the SLO, and what is left of the error budget. Pure.
+
+A request misses the SLO if its time to first token or its time per output token is above it. Engines count the two
+apart, so the misses are the sum of both: an upper bound, since a request that misses both counts twice. Over a window
+they are at most all requests. The first token of a request and its end may be in different updates, so the misses of
+one update may be those of requests of an earlier one.
+
+A time per output token is one observation per finished request, or, of engines without such a histogram, one per
+token. So that a request weighs the same, each late time counts as requests / times of the last hours, at most 1.
+
+Both windows are slots: `SLOTS` full ones and the present one. Of the oldest slot the part counts that is still inside
+the window. A changed SLO holds from then on: requests of before were judged by the SLO of their time.
+
+Worked example: 10 first tokens per second, 0.2 of them late, and 1990 times per output token, 19.9 of them late: for
+10 s these are 100 requests and 2 + 199 x 100 / 19900 = 3 misses. An hour of that has an attainment of 0.97, and of an
+error budget of 1 % it has used three times as much as there was: -2 is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.model import Floats
+from scaler.columns import Array, Mask
+
+from .sizing import WorkRate
+
+
+class Count(IntEnum):
+    """The columns of what is counted. Misses are estimated by interpolation, and bounded by the engine's buckets."""
+
+    REQUESTS = 0
+    MISSES = 1
+    MISSES_LEAST = 2
+    MISSES_MOST = 3
+
+
+class Window(NamedTuple):
+    """A sliding window. slot_s: seconds of each of its `SLOTS` slots."""
+
+    name: str
+    slot_s: float
+
+
+SLOTS = 12
+HOUR, DAYS = Window("1h", 300.0), Window("3d", 21600.0)
+WINDOWS = (HOUR, DAYS)
+OBJECTIVE = 0.99  # of the requests meet the SLO; the rest is the error budget
+FEWEST = 1.0  # requests below which there is no ratio: the oldest slot leaves a part of one
+WEIGHT_S = 3600.0  # time constant of requests and times, whose ratio weighs a late time
+LARGEST = 1e15  # of a restored count
+# Floats per workload: the time, two totals, two sums of the weight, and two windows of 13 slots with four counts each.
+WIDTH = 1 + 2 + 2 + len(WINDOWS) * (SLOTS + 1) * len(Count)
+
+
+class Attainment(NamedTuple):
+    """The counts of all workloads, one row each; part of a checkpoint.
+
+    at:      shape (rows,), POSIX seconds of the last update; NaN: none yet.
+    totals:  shape (rows, 2), requests and misses since the first update.
+    weights: shape (rows, 2), the last requests and times per output token.
+    hour, days: shape (rows, SLOTS + 1, len(Count)), the newest slot first.
+    """
+
+    at: Floats
+    totals: Floats
+    weights: Floats
+    hour: Floats
+    days: Floats
+
+    def of(self, window: Window) -> Floats:
+        return self.hour if window is HOUR else self.days
+
+
+class Update(NamedTuple):
+    """What one update adds, shape (rows,); NaN unknown. Misses may be those of requests of an earlier update."""
+
+    requests: Floats
+    misses: Floats
+
+
+class Attained(NamedTuple):
+    """What a window holds, shape (rows,).
+
+    requests: how many are measured.
+    ratio:    the requests that met the SLO; NaN if fewer than FEWEST are measured. The truth, but for what counts
+              twice, is between `least` and `most`.
+    budget:   what is left of the error budget: 1 is all, 0 none, below 0 more misses than allowed; NaN as `ratio`.
+    """
+
+    requests: Floats
+    ratio: Floats
+    least: Floats
+    most: Floats
+    budget: Floats
+
+
+def blank(rows: int) -> Attainment:
+    """Workloads without a measured request."""
+    windows = (np.zeros((rows, SLOTS + 1, len(Count))) for _ in WINDOWS)
+    return Attainment(np.full(rows, np.nan), np.zeros((rows, 2)), np.zeros((rows, 2)), *windows)
+
+
+def update(counts: Attainment, rates: Floats, now: float, longest_s: float) -> Update:
+    """Adds what was served since the last update, in place.
+
+    rates: shape (rows, len(WorkRate)), per second; rows without both latencies add nothing. now: POSIX seconds.
+    longest_s: the rates hold for so many seconds at most.
+    """
+    elapsed = now - counts.at
+    for window in WINDOWS:
+        _slide(counts.of(window), counts.at, now, window.slot_s)
+    counts.at[:] = now
+    known = (elapsed > 0.0) & ~np.isnan(rates[:, WorkRate.TTFT]) & ~np.isnan(rates[:, WorkRate.TPOT])
+    seconds = np.where(known, np.minimum(elapsed, longest_s), 0.0)
+    served = np.where(known[:, None], rates[:, WorkRate.TTFT :], 0.0) * seconds[:, None]
+    first, times = served[:, :4], served[:, 4:]
+    counts.weights[:] *= np.where(known, np.exp(-seconds / WEIGHT_S), 1.0)[:, None]
+    counts.weights[:] += np.stack((first[:, 0], times[:, 0]), axis=1)
+    added = np.column_stack((first[:, 0], first[:, 1:] + _weight(counts.weights)[:, None] * times[:, 1:]))
+    for window in WINDOWS:
+        counts.of(window)[:, 0] += added
+    counts.totals[:] += added[:, :2]
+    requests, misses = np.where(known[:, None], added[:, :2], np.nan).T
+    return Update(requests, misses)
+
+
+def _weight(weights: Floats) -> Floats:
+    """Requests per time per output token, at most 1, shape (rows,)."""
+    requests, times = weights.T
+    weight: Floats = np.minimum(requests / np.maximum(times, np.finfo(float).tiny), 1.0)
+    return weight
+
+
+def _slide(slots: Floats, at: Floats, now: float, slot_s: float) -> None:
+    """Begins a new slot where one has ended since `at`. Slots begin at multiples of their length."""
+    passed = np.nan_to_num(np.floor(now / slot_s) - np.floor(at / slot_s))
+    passed = np.clip(passed, 0, SLOTS + 1).astype(np.int64)  # a clock that was set back ends none
+    for many in np.unique(passed[passed > 0]).tolist():
+        rows = passed == many
+        slid = np.zeros_like(slots[rows])
+        slid[:, many:] = slots[rows][:, : SLOTS + 1 - many]
+        slots[rows] = slid
+
+
+def attained(counts: Attainment, window: Window) -> Attained:
+    """What a window holds as of the last update."""
+    slots = counts.of(window)
+    inside = 1.0 - np.nan_to_num(counts.at % window.slot_s) / window.slot_s
+    requests, *misses = (slots[:, :SLOTS].sum(axis=1) + slots[:, SLOTS] * inside[:, None]).T
+    enough = requests >= FEWEST
+    missed, least, most = (
+        np.where(enough, np.minimum(each, requests) / np.where(enough, requests, 1.0), np.nan) for each in misses
+    )
+    return Attained(requests, 1.0 - missed, 1.0 - most, 1.0 - least, 1.0 - missed / (1.0 - OBJECTIVE))
+
+
+def made_sound(counts: Mapping[str, Array]) -> Mask:
+    """Which rows this version could have written: other counts are of another one. Shape (rows,).
+
+    counts: the columns of `Attainment` by name.
+    """
+    sound = np.ones(len(counts["at"]), dtype=np.bool_)
+    for name, column in counts.items():
+        if name != "at":
+            # NaN compares as False.
+            sound &= ((column >= 0.0) & (column <= LARGEST)).reshape(len(column), -1).all(axis=1)
+    return sound

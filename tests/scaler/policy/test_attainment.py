@@ -1,0 +1,181 @@
+"""Tests what is counted of an SLO: requests, misses, and the error budget, over an hour and three days."""
+
+from __future__ import annotations
+
+from math import nan
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.policy import attainment
+from scaler.policy.attainment import DAYS, HOUR, SLOTS, WIDTH, WINDOWS, attained, blank, update
+from scaler.policy.sizing import WorkRate
+from tests.budget import examples
+
+START = 1.7e9 - 1.7e9 % DAYS.slot_s  # a slot of both windows begins
+LONGEST_S = 15.0
+
+
+def rates(requests=0.0, late=0.0, times=None, late_times=0.0, around=0.0):
+    """One workload's rates. times: per output token; None: one per request. around: within `around` of both misses."""
+    row = np.full((1, len(WorkRate)), nan)
+    each = requests if times is None else times
+    row[0, WorkRate.TTFT :] = (
+        *(requests, late, late - around, late + around),
+        *(each, late_times, late_times - around, late_times + around),
+    )
+    return row
+
+
+class Workload:
+    """One workload that is updated every 5 s."""
+
+    def __init__(self):
+        self.counts, self.now = blank(1), START
+        update(self.counts, rates(), self.now, LONGEST_S)
+
+    def serve(self, seconds, **given):
+        """Serves at these rates for so long. Returns the misses of all updates."""
+        misses = 0.0
+        for _ in range(round(seconds / 5.0)):
+            self.now += 5.0
+            misses += float(update(self.counts, rates(**given), self.now, LONGEST_S).misses[0])
+        return misses
+
+    def of(self, window, name="ratio"):
+        return float(getattr(attained(self.counts, window), name)[0])
+
+
+@pytest.fixture
+def chat():
+    return Workload()
+
+
+def test_worked_example_of_the_module(chat):
+    assert chat.serve(10, requests=10.0, late=0.2, times=1990.0, late_times=19.9) == pytest.approx(3.0)
+    assert (chat.of(HOUR), chat.of(HOUR, "budget")) == (pytest.approx(0.97), pytest.approx(-2.0))
+
+
+def test_workload_without_requests_has_neither_ratio_nor_budget(chat):
+    chat.serve(600)
+    for window in WINDOWS:
+        assert chat.of(window, "requests") == 0.0
+        assert np.isnan([chat.of(window, name) for name in ("ratio", "least", "most", "budget")]).all()
+
+
+@pytest.mark.parametrize("missing", [WorkRate.TTFT, WorkRate.TPOT])
+def test_update_without_one_of_the_latencies_is_unknown_and_counts_nothing(chat, missing):
+    chat.serve(60, requests=10.0, late=1.0)
+    before = [each.copy() for each in chat.counts[1:]]
+    unknown = rates(requests=10.0)
+    unknown[0, missing : missing + 4] = nan
+    found = update(chat.counts, unknown, chat.now + 5.0, LONGEST_S)
+    assert np.isnan([*found.requests, *found.misses]).all()
+    for mine, other in zip(chat.counts[1:], before, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_late_time_of_an_engine_that_counts_each_token_weighs_as_its_part_of_a_request(chat):
+    per_token, per_request = chat, Workload()
+    per_token.serve(600, requests=2.0, times=398.0, late_times=39.8)
+    per_request.serve(600, requests=2.0, times=2.0, late_times=0.2)
+    assert per_token.of(HOUR) == pytest.approx(per_request.of(HOUR)) == pytest.approx(0.9)
+
+
+def test_request_that_misses_both_latencies_counts_twice_and_never_more_than_all_miss(chat):
+    chat.serve(60, requests=1.0, late=0.3, late_times=0.3)
+    assert chat.of(HOUR) == pytest.approx(0.4)
+    chat.serve(6000, requests=1.0, late=1.0, late_times=1.0)
+    assert (chat.of(HOUR), chat.of(HOUR, "least"), chat.of(HOUR, "most")) == (0.0, 0.0, 0.0)
+
+
+def test_bounds_of_the_buckets_bound_the_ratio(chat):
+    chat.serve(600, requests=10.0, late=0.5, around=0.2)
+    assert chat.of(HOUR, "least") == pytest.approx(0.91)  # 0.7 late first tokens and 0.2 late times of 10
+    assert chat.of(HOUR) == pytest.approx(0.95)
+    assert chat.of(HOUR, "most") >= chat.of(HOUR)
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.name)
+def test_misses_leave_the_window_after_its_time(window):
+    chat, step = Workload(), window.slot_s / 10.0
+    chat.now += 5.0
+    update(chat.counts, rates(requests=10.0, late=10.0), chat.now, LONGEST_S)
+    moments = []
+    while not moments or moments[-1][1] > 0.0:
+        chat.now += step
+        update(chat.counts, rates(), chat.now, LONGEST_S)
+        moments.append((chat.now - START, chat.of(window, "requests")))
+    ages = dict(moments)
+    assert all(left == pytest.approx(50.0) for age, left in ages.items() if age < SLOTS * window.slot_s)
+    assert moments[-1][0] == pytest.approx((SLOTS + 1) * window.slot_s, abs=step)
+    assert chat.of(window, "ratio") != 0.0  # unknown, not missed
+
+
+def test_steady_traffic_counts_as_much_as_the_window_is_long(chat):
+    for _ in range(3):
+        chat.serve(5000, requests=3.0, late=0.3)
+        # At the start of a window the slots are not full yet.
+    assert chat.of(HOUR, "requests") == pytest.approx(3.0 * 3600.0, rel=0.01)
+    assert chat.of(HOUR) == pytest.approx(0.9)
+
+
+def test_rates_hold_for_so_long_at_most_and_not_over_a_clock_that_is_set_back(chat):
+    chat.serve(5, requests=1.0)
+    assert update(chat.counts, rates(requests=1.0), chat.now + 1000.0, LONGEST_S).requests.tolist() == [15.0]
+    assert np.isnan(update(chat.counts, rates(requests=1.0), chat.now - 1000.0, LONGEST_S).requests).all()
+    assert update(chat.counts, rates(requests=1.0), chat.now - 995.0, LONGEST_S).requests.tolist() == [5.0]
+
+
+MOMENTS = st.lists(
+    st.tuples(st.floats(0.1, 1e6), st.floats(0.0, 1e4), st.floats(0.0, 1.0), st.floats(0.0, 1.0)), max_size=12
+)
+
+
+@given(MOMENTS)
+@settings(max_examples=examples(150))
+def test_ratio_is_between_its_bounds_and_totals_never_fall(moments):
+    chat, before = Workload(), np.zeros(2)
+    for after, requests, late, late_times in moments:
+        chat.now += after
+        served = rates(requests=requests, late=late * requests, late_times=late_times * requests)
+        update(chat.counts, served, chat.now, LONGEST_S)
+        assert (chat.counts.totals[0] >= before).all()
+        before = chat.counts.totals[0].copy()
+        for window in WINDOWS:
+            found = attained(chat.counts, window)
+            ratio = float(found.ratio[0])
+            assert np.isnan(ratio) == (found.requests[0] < 1.0)
+            assert np.isnan(ratio) or 0.0 <= found.least[0] <= ratio + 1e-9 <= found.most[0] + 2e-9 <= 1.0 + 2e-9
+    assert attainment.made_sound(
+        {name: each for name, each in chat.counts._asdict().items() if name != "at"} | {"at": chat.counts.at}
+    ).all()
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(1, 4))
+@settings(max_examples=examples(50))
+def test_workloads_do_not_change_each_others_counts(late, rows):
+    together, alone = blank(rows), [blank(1) for _ in range(rows)]
+    for step, missed in enumerate(late):
+        now = START + 400.0 * step
+        served = np.concatenate([rates(requests=10.0, late=float(missed if row % 2 else 0)) for row in range(rows)])
+        update(together, served, now, LONGEST_S)
+        for row, each in enumerate(alone):
+            update(each, served[row : row + 1], now, LONGEST_S)
+    for column, parts in zip(together, zip(*alone, strict=True), strict=True):
+        np.testing.assert_array_equal(column, np.concatenate(parts))
+
+
+def test_state_has_so_many_floats_per_workload():
+    assert sum(column[0].size for column in blank(1)) == WIDTH == 109
+
+
+@pytest.mark.parametrize(("name", "value"), [("totals", -1.0), ("hour", nan), ("days", 1e300), ("weights", -0.5)])
+def test_counts_that_this_version_could_not_have_written_are_unsound(chat, name, value):
+    chat.serve(60, requests=10.0, late=1.0)
+    columns = {key: column.copy() for key, column in chat.counts._asdict().items()}
+    assert attainment.made_sound(columns).all()
+    columns[name].flat[0] = value
+    assert not attainment.made_sound(columns).any()
