@@ -27,6 +27,7 @@ from ..queries import (
     coded,
     of_one,
     rate_of,
+    select,
 )
 from .workload_supply import gpus, observed, trust, zero
 
@@ -59,6 +60,7 @@ def build() -> model.Dashboard:
         [
             Section("Now", _now()),
             Section("Decision", _answer()),
+            Section("SLO", _slo()),
             Section("Load", _load()),
             Section("Cluster", _cluster()),
             Section("GPUs", gpus()),
@@ -213,6 +215,55 @@ def _overrides() -> list[Panel]:
             height=8,
         ),
     ]
+
+
+def _slo() -> list[Panel]:
+    return [
+        graph(
+            "SLO attainment",
+            "Requests of the last hour and of the last 3 days that met the SLO: an estimate between the bounds of the "
+            "engine's buckets. Dashed: the objective of 99 %. No line: the engine has no histogram with a bucket near "
+            "the SLO. Runbook: TidegateErrorBudgetBurn.",
+            "percentunit",
+            [Query(of_one("tidegate_slo_attainment_ratio", "window"), "{{window}}")],
+            width=8,
+            top=1.0,
+            bottom=None,
+            above=[Step(0.99, GREEN)],
+            decimals=2,
+        ),
+        graph(
+            "Error budget left",
+            "Part of the error budget of the last 3 days (1 % of the requests) that is left. Below 0: more requests "
+            "missed the SLO than it allows. Look for `capped` and for long starts: the workload needs more replicas "
+            "in time, or another SLO.",
+            "percentunit",
+            [Query(of_one("tidegate_slo_error_budget_ratio"), "left")],
+            width=8,
+            bottom=None,
+            above=[Step(0.0, RED)],
+            colours={"left": GREEN},
+        ),
+        graph(
+            "Error budget burn",
+            "How many times as fast as allowed requests miss the SLO: at 1 the budget of 3 days lasts 3 days. Above "
+            "14.4 (dashed) over both windows: see the alert's runbook.",
+            "short",
+            [Query(_burn(window), window) for window in ("1h", "5m")],
+            width=8,
+            above=[Step(14.4, RED)],
+            colours={"1h": BLUE, "5m": AMBER},
+        ),
+    ]
+
+
+def _burn(window: str) -> str:
+    """Misses per request within a window, in error budgets: 1 % of the requests."""
+    misses, requests = (
+        f"max by (namespace, workload) (rate({select(f'tidegate_slo_{what}_total', ONE)}[{window}]))"
+        for what in ("misses", "requests")
+    )
+    return f"{misses} / {requests} / 0.01"
 
 
 def _load() -> list[Panel]:

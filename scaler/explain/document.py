@@ -127,7 +127,7 @@ def _chain(case: Case, about: ExplainInput) -> list[Document]:
         raw(case, about.reads if present else None),
         cleaned(case),
         smoothed(case, about.rings),
-        objectives(case),
+        objectives(case, decision),
         winner(case),
         clamp(case),
         overrides(case, decision),

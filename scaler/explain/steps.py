@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from scaler.model import Decision
 from scaler.policy.columns import Signal
 from scaler.policy.trace import LOWER_BOUND
 from scaler.signals.kernels import ewma_fast_slow
@@ -248,7 +249,8 @@ def _ago(now: float, at: float) -> str:
     return "just now" if now - at < 1.0 else f"{lasting(now - at)} ago" if now - at < inf else "never"
 
 
-def objectives(case: Case) -> Step:
+def objectives(case: Case, decision: Decision | None = None) -> Step:
+    """decision: the one of the Board, with the attainment of the SLO; None for the past."""
     sentences, rows = [], []
     for signal, target in case.targets:
         # Of an SLO the arriving work; its signal is the size that follows from it.
@@ -257,6 +259,9 @@ def objectives(case: Case) -> Step:
         sentences.append(_demand(case, signal, target))
     if not rows:
         sentences = ["It has no objective: while awake it has its minimum."]
+    if decision is not None and decision.evidence.slo is not None:
+        slo = decision.evidence.slo
+        sentences.append(f"{slo[0].upper()}{slo[1:]}.")
     table = ExplainTable(("objective", "smoothed", "per replica", "replicas"), tuple(rows))
     return Step("objectives", "Demand of each objective", tuple(sentences), table)
 

@@ -95,6 +95,16 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
         "The same with the cost of waiting for starts, in the currency of `prices`.",
         lambda d, _: d.evidence.keep_warm_saves_money,
     ),
+    (
+        "slo_error_budget_ratio",
+        "Part of the error budget of 3 days that is left; 0: none, below 0: more misses than allowed.",
+        lambda d, _: d.evidence.slo_error_budget,
+    ),
+    (
+        "request_replica_seconds",
+        "Replica-seconds that one request takes, estimated.",
+        lambda d, _: d.evidence.request_replica_s,
+    ),
     ("gpus_held", "GPUs that its running pods request.", lambda d, _: d.evidence.gpus_held),
     (
         "gpus_attributed",
@@ -118,6 +128,18 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
         "incomplete_series",
         "Series that are missing, invalid, unparsable or conflicting. 0: all readings are complete.",
         lambda d, _: float(len(d.evidence.incomplete)),
+    ),
+)
+COUNTERS: tuple[tuple[str, str, Value], ...] = (
+    (
+        "slo_requests",
+        "Requests that are measured against the SLO. No sample: none is.",
+        lambda d, _: d.evidence.slo_requests_total,
+    ),
+    (
+        "slo_misses",
+        "Requests that missed the SLO, an upper bound: one that missed both latencies counts twice.",
+        lambda d, _: d.evidence.slo_misses_total,
     ),
 )
 OUTCOME_FAMILIES = (
@@ -167,14 +189,16 @@ def families(board: Board, now: float) -> Iterator[Metric]:
     decisions = list(board.decisions.values())
     # One dict of labels per workload for all families: that halves the time.
     labelled = [(decision, dict(zip(LABELS, _labels(decision), strict=True))) for decision in decisions]
-    for name, text, value in FAMILIES:
-        family = GaugeMetricFamily(f"tidegate_{name}", text, labels=LABELS)
-        for decision, labels in labelled:
-            number = value(decision, now)
-            if number is not None:
-                family.samples.append(Sample(family.name, labels, number))
-        yield family
+    for kind, suffix, table in ((GaugeMetricFamily, "", FAMILIES), (CounterMetricFamily, "_total", COUNTERS)):
+        for name, text, value in table:
+            family = kind(f"tidegate_{name}", text, labels=LABELS)
+            for decision, labels in labelled:
+                number = value(decision, now)
+                if number is not None:
+                    family.samples.append(Sample(family.name + suffix, labels, number))
+            yield family
     yield from _objectives(decisions)
+    yield _attainment(decisions)
     yield _cold_starts(decisions)
     yield _coded(
         "reason",
@@ -235,6 +259,20 @@ def _cold_starts(decisions: Iterable[Decision]) -> Metric:
         for quantile, seconds in (("0.5", evidence.cold_start_p50_s), ("0.9", evidence.cold_start_p90_s)):
             if seconds is not None:
                 family.add_metric((*_labels(decision), quantile), seconds)
+    return family
+
+
+def _attainment(decisions: Iterable[Decision]) -> Metric:
+    family = GaugeMetricFamily(
+        "tidegate_slo_attainment_ratio",
+        "Requests of the window that met the SLO, 0 to 1; no sample: none is measured.",
+        labels=(*LABELS, "window"),
+    )
+    for decision in decisions:
+        evidence = decision.evidence
+        for window, ratio in (("1h", evidence.slo_attainment_hour), ("3d", evidence.slo_attainment)):
+            if ratio is not None:
+                family.add_metric((*_labels(decision), window), ratio)
     return family
 
 

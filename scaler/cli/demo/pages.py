@@ -17,8 +17,11 @@ from .cluster import SimulatedCluster, SimulatedReplica
 from .gpus import DcgmReading, SimulatedGpu
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
-# Buckets of vLLM for these two histograms, in seconds.
+# Buckets of vLLM for these histograms, in seconds.
 _FIRST_TOKEN_BUCKETS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
+_OUTPUT_TOKEN_BUCKETS = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)  # fmt: skip
 _END_TO_END_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0)
 
 
@@ -81,6 +84,16 @@ def vllm_page(model: str, pod: SimulatedReplica) -> str:
         f'vllm:inter_token_latency_seconds_bucket{{engine="0",le="+Inf",model_name="{model}"}} {float(engine.gaps)}',
         f"vllm:inter_token_latency_seconds_count{{{labels}}} {float(engine.gaps)}",
         f"vllm:inter_token_latency_seconds_sum{{{labels}}} {engine.gap_s}",
+        *_histogram(
+            "vllm:request_time_per_output_token_seconds",
+            "Histogram of time_per_output_token_seconds per request.",
+            labels,
+            _OUTPUT_TOKEN_BUCKETS,
+            [
+                (answer.finished_at - answer.first_token_at) / max(answer.request.output_tokens - 1, 1)
+                for answer in answers
+            ],
+        ),
         *_histogram(
             "vllm:e2e_request_latency_seconds",
             "Histogram of e2e request latency in seconds.",

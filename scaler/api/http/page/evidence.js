@@ -5,10 +5,15 @@ import * as format from "./format.js";
 
 const text = (value) => String(value);
 const seconds = (value) => format.span(value);
+const exact = (value) => `${Math.floor(value * 1000 + 1e-6) / 10} %`; // 99.96 % is not all
 const GROUPS = [
   ["Requests", {
     waiting: ["waiting", format.count], running: ["in progress", format.count], held_by_gateway: ["held by the gateway", format.count],
     requests_per_second: ["finished per second", (value) => String(Number(value.toPrecision(3)))], kv_cache_used: ["KV cache used", format.ratio],
+  }],
+  ["SLO", {
+    slo: ["the last 3 days", text], slo_attainment_hour: ["met in the last hour", exact], slo_attainment_least: ["at least, by the buckets", exact],
+    slo_attainment_most: ["at most", exact], request_replica_s: ["replica-seconds per request", (value) => String(Number(value.toPrecision(3)))],
   }],
   ["Replicas", {
     replicas_wanted: ["spec.replicas", format.count], replicas_ready: ["ready", format.count],
@@ -33,7 +38,8 @@ const GROUPS = [
 ];
 const ALWAYS = new Set(["waiting", "running", "replicas_wanted", "replicas_ready", "gpu_engine_active", "wake_source"]);
 const LISTS = new Set(["objectives", "stale", "incomplete", "notes"]);
-const KNOWN = new Set(GROUPS.flatMap(([, fields]) => Object.keys(fields)));
+const UNSHOWN = ["slo_attainment", "slo_error_budget", "slo_requests_total", "slo_misses_total"]; // the sentence has them
+const KNOWN = new Set(UNSHOWN.concat(GROUPS.flatMap(([, fields]) => Object.keys(fields))));
 const UNITS = { slo: format.count, work: format.count, kv_cache: format.ratio, gpu_engine: format.ratio };
 const LABELS = { slo: "slo: arriving work, in replicas" };
 

@@ -87,6 +87,23 @@ async def test_provenance_of_gpu_activity_is_exposed(site):
     }
 
 
+async def test_attainment_of_the_slo_is_exposed(site):
+    evidence = Evidence(
+        slo_attainment=0.994, slo_attainment_hour=0.97, slo_error_budget=0.4, slo_requests_total=1000.0,
+        slo_misses_total=6.0, request_replica_s=0.05,
+    )  # fmt: skip
+    site.publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, evidence=evidence)], at=site.now)
+    found = values((await site.get("/metrics"))[2])
+    assert {key: value for key, value in found.items() if "slo_" in key[0] or "request_replica" in key[0]} == {
+        of("tidegate_slo_attainment_ratio", "chat", window="3d"): 0.994,
+        of("tidegate_slo_attainment_ratio", "chat", window="1h"): 0.97,
+        of("tidegate_slo_error_budget_ratio", "chat"): 0.4,
+        of("tidegate_slo_requests_total", "chat"): 1000.0,
+        of("tidegate_slo_misses_total", "chat"): 6.0,
+        of("tidegate_request_replica_seconds", "chat"): 0.05,
+    }
+
+
 async def test_unknown_value_has_no_sample(site):
     site.publish()
     found = values((await site.get("/metrics"))[2])

@@ -34,6 +34,25 @@ async def test_workload_page_shows_the_evidence_with_units(visit):
     assert page.errors == []
 
 
+async def test_workload_page_shows_the_attainment_of_the_slo_once_and_rounded_down(visit):
+    sentence = (
+        "99.4 % of the requests of the last 3 days met the SLO: ttft 2s, itl 60ms; 43 % of the error budget is left"
+    )
+    measured = replace(
+        BUSY, slo=sentence, slo_attainment=0.9943, slo_attainment_hour=0.99999, slo_attainment_least=0.991,
+        slo_attainment_most=1.0, slo_error_budget=0.43, slo_requests_total=5e4, slo_misses_total=300.0,
+    )  # fmt: skip
+    page = await visit([decision("chat", evidence=measured)], "#/ai/chat")
+    await page.until("document.querySelector('.evidence .facts')")
+    facts = await page.evaluate(FACTS)
+    assert facts["the last 3 days"] == sentence
+    assert (facts["met in the last hour"], facts["at least, by the buckets"], facts["at most"]) == (
+        "99.9 %", "99.1 %", "100 %",
+    )  # fmt: skip
+    assert not [name for name in facts if name.startswith("slo")]
+    assert page.errors == []
+
+
 async def test_unknown_evidence_is_shown_as_unknown(visit):
     page = await visit([decision("chat", Reason.UNKNOWN)], "#/ai/chat")
     await page.until("document.querySelector('.evidence .facts')")

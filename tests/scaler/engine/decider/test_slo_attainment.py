@@ -1,4 +1,4 @@
-"""Tests what the evidence of a workload says of its SLO: the attainment, the error budget, or why it is not measured."""
+"""Tests what the evidence says of the SLO of a workload: attainment and error budget, or why it is not measured."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 
 from scaler.engine.checkpoint_format import pack, unpack
 from scaler.engine.decider import Decider
+from scaler.explain.document import DecisionExplainer
+from scaler.model import Board
 
 SLO = (2.0, 0.06)
 
@@ -84,6 +86,22 @@ def test_part_of_the_requests_that_met_the_slo_and_what_is_left_of_the_error_bud
         "99.6 % of the requests of the last 3 days met the SLO: ttft 2s, itl 60ms; 60 % of the error budget is left"
     )
     assert evidence.request_replica_s > 0.0
+
+
+def test_explanation_of_now_has_the_sentence_and_that_of_the_past_does_not(service):
+    chat = service()
+    chat.run(600, late=0.004)
+    stage = chat.stage
+    board = Board(1, stage.now, {stage.decision().workload: stage.decision()})
+    explainer = DecisionExplainer(stage.decider)
+
+    def said(at):
+        document = explainer.explain(stage.decision().workload, board, stage.now, at, None, None)()
+        (step,) = [step for step in document["chain"] if step["step"] == "objectives"]
+        return [sentence for sentence in step["sentences"] if "3 days" in sentence]
+
+    assert said(None) == [f"{chat.evidence.slo}."]
+    assert said(stage.now - 60.0) == []
 
 
 def test_more_misses_than_the_error_budget_allows_are_said_as_such(service):
