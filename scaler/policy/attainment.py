@@ -23,9 +23,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Mask
+from scaler.jit import NUMBER, kernel, part
 
 from .sizing import WorkRate
 
@@ -55,6 +57,9 @@ WEIGHT_S = 3600.0  # time constant of requests and times, whose ratio weighs a l
 LARGEST = 1e15  # of a restored count
 # Floats per workload: the time, two totals, two sums of the weight, and two windows of 13 slots with four counts each.
 WIDTH = 1 + 2 + 2 + len(WINDOWS) * (SLOTS + 1) * len(Count)
+# A kernel takes plain numbers.
+_COUNTS, _TTFT, _TPOT = len(Count), int(WorkRate.TTFT), int(WorkRate.TPOT)
+_HOUR_SLOT_S, _DAYS_SLOT_S = HOUR.slot_s, DAYS.slot_s
 
 
 class Attainment(NamedTuple):
@@ -105,46 +110,65 @@ def blank(rows: int) -> Attainment:
     return Attainment(np.full(rows, np.nan), np.zeros((rows, 2)), np.zeros((rows, 2)), *windows)
 
 
+@part
+def _slide(slots: Floats, i: int, at: float, now: float, slot_s: float) -> None:
+    """Begins a new slot where one has ended since `at`. Slots begin at multiples of their length."""
+    passed = np.floor(now / slot_s) - np.floor(at / slot_s)
+    if not passed > 0.0:  # also at the first update, and where the clock was set back
+        return
+    many = int(min(passed, SLOTS + 1.0))
+    for slot in range(SLOTS, -1, -1):
+        for count in range(_COUNTS):
+            slots[i, slot, count] = slots[i, slot - many, count] if slot >= many else 0.0
+
+
+_SERIES, _ROWS = types.Array(types.float64, 1, "C"), types.Array(types.float64, 2, "C")
+_SLOTS = types.Array(types.float64, 3, "C")
+
+
+@kernel(types.void(_SERIES, _ROWS, _ROWS, _SLOTS, _SLOTS, _ROWS, NUMBER, NUMBER, _ROWS))
+def _update(
+    at: Floats,
+    totals: Floats,
+    weights: Floats,
+    hour: Floats,
+    days: Floats,
+    rates: Floats,
+    now: float,
+    longest_s: float,
+    added: Floats,
+) -> None:
+    for i in range(at.shape[0]):
+        elapsed = now - at[i]
+        _slide(hour, i, at[i], now, _HOUR_SLOT_S)
+        _slide(days, i, at[i], now, _DAYS_SLOT_S)
+        at[i] = now
+        if not elapsed > 0.0 or np.isnan(rates[i, _TTFT]) or np.isnan(rates[i, _TPOT]):
+            continue
+        seconds = min(elapsed, longest_s)
+        kept = np.exp(-seconds / WEIGHT_S)
+        weights[i, 0] = kept * weights[i, 0] + rates[i, _TTFT] * seconds
+        weights[i, 1] = kept * weights[i, 1] + rates[i, _TPOT] * seconds
+        weight = weights[i, 0] / weights[i, 1] if weights[i, 1] > weights[i, 0] else 1.0
+        added[i, 0] = rates[i, _TTFT] * seconds
+        for count in range(1, _COUNTS):
+            added[i, count] = (rates[i, _TTFT + count] + weight * rates[i, _TPOT + count]) * seconds
+        for count in range(_COUNTS):
+            hour[i, 0, count] += added[i, count]
+            days[i, 0, count] += added[i, count]
+        totals[i, 0] += added[i, 0]
+        totals[i, 1] += added[i, 1]
+
+
 def update(counts: Attainment, rates: Floats, now: float, longest_s: float) -> Update:
     """Adds what was served since the last update, in place.
 
     rates: shape (rows, len(WorkRate)), per second; rows without both latencies add nothing. now: POSIX seconds.
     longest_s: the rates hold for so many seconds at most.
     """
-    elapsed = now - counts.at
-    for window in WINDOWS:
-        _slide(counts.of(window), counts.at, now, window.slot_s)
-    counts.at[:] = now
-    known = (elapsed > 0.0) & ~np.isnan(rates[:, WorkRate.TTFT]) & ~np.isnan(rates[:, WorkRate.TPOT])
-    seconds = np.where(known, np.minimum(elapsed, longest_s), 0.0)
-    served = np.where(known[:, None], rates[:, WorkRate.TTFT :], 0.0) * seconds[:, None]
-    first, times = served[:, :4], served[:, 4:]
-    counts.weights[:] *= np.where(known, np.exp(-seconds / WEIGHT_S), 1.0)[:, None]
-    counts.weights[:] += np.stack((first[:, 0], times[:, 0]), axis=1)
-    added = np.column_stack((first[:, 0], first[:, 1:] + _weight(counts.weights)[:, None] * times[:, 1:]))
-    for window in WINDOWS:
-        counts.of(window)[:, 0] += added
-    counts.totals[:] += added[:, :2]
-    requests, misses = np.where(known[:, None], added[:, :2], np.nan).T
-    return Update(requests, misses)
-
-
-def _weight(weights: Floats) -> Floats:
-    """Requests per time per output token, at most 1, shape (rows,)."""
-    requests, times = weights.T
-    weight: Floats = np.minimum(requests / np.maximum(times, np.finfo(float).tiny), 1.0)
-    return weight
-
-
-def _slide(slots: Floats, at: Floats, now: float, slot_s: float) -> None:
-    """Begins a new slot where one has ended since `at`. Slots begin at multiples of their length."""
-    passed = np.nan_to_num(np.floor(now / slot_s) - np.floor(at / slot_s))
-    passed = np.clip(passed, 0, SLOTS + 1).astype(np.int64)  # a clock that was set back ends none
-    for many in np.unique(passed[passed > 0]).tolist():
-        rows = passed == many
-        slid = np.zeros_like(slots[rows])
-        slid[:, many:] = slots[rows][:, : SLOTS + 1 - many]
-        slots[rows] = slid
+    added = np.full((len(counts.at), len(Count)), np.nan)
+    _update(*counts, rates, now, longest_s, added)
+    return Update(added[:, Count.REQUESTS], added[:, Count.MISSES])
 
 
 def attained(counts: Attainment, window: Window) -> Attained:

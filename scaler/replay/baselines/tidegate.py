@@ -10,17 +10,18 @@ Worked example: 40 requests in hand and `work=16`: the scaler's `value()` is 3.0
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
 
+from exporter.histogram import Buckets, Histograms, Latency
 from exporter.kubernetes.objects import Pod
 from exporter.model import Floats, PodKey
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED
 from scaler.model import Reason
-from scaler.policy import sizing
+from scaler.policy import attainment, sizing
 from scaler.policy.columns import REASONS, SMOOTHED, Constraints, Memory, Readings, Signal, Spec, Specs
 from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.idle_time import BLIND_S
@@ -32,11 +33,17 @@ from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
 from ..ablations import KEEP_WARM, NOTHING, constants_without
 from ..baseline import Baseline, Explanation, Observation
-from ..columns import FIRSTS, READ_TOKENS
+from ..columns import BUCKETS, FIRSTS, READ_TOKENS, TPOT, TPOT_BOUNDS, TTFT, TTFT_BOUNDS, ReplayWorld
 from ..metric_pages import DECODED_S, EXISTING, KV_USED, TOKENS_GENERATED
+from ..servers import ReplaySlo
 from .keda_and_hpa import KedaAndHpa
 
 SCRAPE_S = 5.0
+# The engine's histograms, by their place in `ReplayWorld.histograms`, row by row.
+_PARTS = {
+    latency: {0: ((Buckets((*bounds, inf), tuple(range(row * BUCKETS, row * BUCKETS + len(bounds) + 1))),),)}
+    for latency, row, bounds in ((Latency.TTFT, TTFT, TTFT_BOUNDS), (Latency.TPOT, TPOT, TPOT_BOUNDS))
+}
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
 # The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
 UNMEASURED_WORK = 16.0  # objectives.work of vLLM
@@ -104,7 +111,7 @@ class Tidegate:
         self._replicas: float = np.nan
         self._active = True
         self._reason: Reason | None = None
-        self._sizes, self._constants = sizing.blank(1), constants
+        self._sizes, self._constants, self._attainment = sizing.blank(1), constants, attainment.blank(1)
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
     def hear(self, observation: Observation) -> None:
@@ -128,11 +135,15 @@ class Tidegate:
         counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
         counters[WorkRate.GENERATED], counters[WorkRate.GAPS] = generated, generated - world.counts[FIRSTS]
         counters[WorkRate.GAP_SECONDS] = observation.pages[DECODED_S]
+        counters[WorkRate.TTFT :] = _latencies(world, slo)
+        before = np.full_like(counters, nan) if self._counters is None else self._counters
+        rates = ((counters - before) / self.every_s)[None]
+        attainment.update(self._attainment, rates, observation.now, 3.0 * self.every_s)
         if self._counters is not None:
             readings, ready = self._readings, self._readings.ready
             start_s = nan if self._past is None else self._past.start_s
             inputs = sizing.SizingInputs(
-                rates=((counters - self._counters) / self.every_s)[None],
+                rates=rates,
                 waiting=readings.waiting + readings.held,
                 running=readings.running,
                 kv_used=np.full(1, observation.pages[KV_USED]),
@@ -196,6 +207,20 @@ class Tidegate:
         # and of one interval it keeps the highest (`signals`). So what falls is believed an interval later.
         # Where either is NaN, max is its first.
         return max(in_pods, before[0]) + held, max(kv_used, before[1]), max(share, before[2])
+
+
+def _latencies(world: ReplayWorld, slo: ReplaySlo) -> list[float]:
+    """All observations of both latencies, and the late ones: estimated, at least and at most. NaN: not measured."""
+    histograms = Histograms(np.cumsum(world.histograms, axis=1, dtype=np.float64).ravel(), _PARTS)
+    counters = []
+    for latency, limit in ((Latency.TTFT, slo.first_s), (Latency.TPOT, slo.rest_per_token_s)):
+        split = histograms.split(latency, (0,), limit)
+        if split is None:
+            counters += [nan] * 4
+        else:
+            likely = split.likely_late + split.late
+            counters += [sum(split), likely, split.late, split.likely_within + likely]
+    return counters
 
 
 class _Past:

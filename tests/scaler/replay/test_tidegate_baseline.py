@@ -14,7 +14,7 @@ from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec
 from scaler.policy.sizing import Estimate
 from scaler.replay.baselines import tidegate
-from scaler.replay.columns import FIRSTS, READ_TOKENS
+from scaler.replay.columns import FIRSTS, READ_TOKENS, TPOT, TPOT_BOUNDS, TTFT, TTFT_BOUNDS
 from scaler.replay.metric_pages import (
     AT_GATE,
     BUSY_S,
@@ -38,6 +38,13 @@ GATEWAY = Target("http://gateway:9090/metrics", "epp", Role.GATEWAY, CHAT)
 PODS = Target("http://10.0.0.1:8000/metrics", "vllm", Role.PODS, CHAT)
 NODE = Target("http://node:9400/metrics", "dcgm", Role.GPUS)
 EPOCH_S = 1000.0
+
+
+def cumulative(observation, which):
+    """The engine's histogram as it is exposed: requests by `le`."""
+    bounds = ((*TTFT_BOUNDS, "+Inf"), (*TPOT_BOUNDS, "+Inf"))[which]
+    counts = observation.world.histograms[which].cumsum()
+    return dict(zip(map(str, bounds), counts[: len(bounds)].tolist(), strict=True))
 
 
 class Daemon:
@@ -80,11 +87,13 @@ class Daemon:
             numbers = {"waiting": pages[WAITING], "running": pages[RUNNING], "tokens": tokens}
             numbers |= {"prompt": counts[READ_TOKENS], "first_tokens": firsts}
             numbers |= {"gaps": tokens - firsts, "gap_seconds": pages[DECODED_S]}
+            numbers |= {"ttft": cumulative(observation, TTFT), "tpot": cumulative(observation, TPOT)}
             self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=observation.finished), now)
         self.land(NODE, page.gpu("GPU-1", ["chat-0"] if ready else [], engine=max(0.0, min(1.0, share))), now)
         for decision in self.decider.sweep(now):
             self.outcome = decision.replicas, decision.active, decision.reason
         self.size = float(self.decider.columns()["sizing.estimates"][0, Estimate.SIZE])
+        self.totals = self.decider.columns()["attainment.totals"][0].tolist()
 
     def land(self, target, text, now):
         reader, scanner = self.readers[target]
@@ -95,14 +104,14 @@ class Both:
     """Tidegate's baseline, and the daemon beside it. outcomes: (second, the baseline's, the daemon's).
 
     script: scales in place of the baseline, and both only observe. sizes: (second, the baseline's, the daemon's), what
-    the SLO needs.
+    the SLO needs. attained: the same of all requests and misses so far.
     """
 
     def __init__(self, wish, page, script=None, slo=None):
         self._script = script
         self._baseline, self._daemon, self._page = tidegate.baseline("tidegate", wish), Daemon(wish, slo), page
         self.name, self.every_s, self.first = self._baseline.name, self._baseline.every_s, self._baseline.first
-        self.outcomes, self.sizes = [], []
+        self.outcomes, self.sizes, self.attained = [], [], []
 
     def step(self, observation):
         replicas = self._baseline.step(observation)
@@ -112,6 +121,7 @@ class Both:
             (observation.now, (scaler.value(), scaler.active(), scaler.reason()), self._daemon.outcome)
         )
         self.sizes.append((observation.now, float(scaler._sizes[0, Estimate.SIZE]), self._daemon.size))
+        self.attained.append((observation.now, scaler._attainment.totals[0].tolist(), self._daemon.totals))
         return self._script.step(observation) if self._script else replicas
 
 
@@ -170,3 +180,8 @@ def test_baseline_sized_by_the_slo_decides_what_the_daemon_decides(page, trace, 
     assert len({baseline for _, baseline, _ in both.outcomes}) > 2, "the load requires different decisions"
     for at, baseline, daemon in both.sizes:
         assert daemon == pytest.approx(baseline, rel=1e-6, nan_ok=True), at
+    for at, baseline, daemon in both.attained:
+        assert daemon == pytest.approx(baseline, rel=1e-6, abs=1e-6), at
+    requests, misses = both.attained[-1][1]
+    assert requests > 100.0
+    assert 0.0 < misses < requests
