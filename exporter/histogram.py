@@ -83,10 +83,10 @@ class Histograms:
             for row in rows
             for copies in parts.get(row, ((),))
         ]
-        known = [each for each in splits if each is not None]
-        if not known or len(known) < len(splits):
+        whole = [each for each in splits if each is not None]
+        if not whole or len(whole) < len(splits):
             return None
-        return known[0] if len(known) == 1 else Split(*map(sum, zip(*known, strict=True)))
+        return whole[0] if len(whole) == 1 else Split(*map(sum, zip(*whole, strict=True)))
 
     def _split(self, buckets: Buckets, limit: float) -> Split | None:
         bounds, series = buckets.bounds, buckets.series

@@ -98,10 +98,10 @@ def _of_latency(
     values: Floats, before: Floats, first: WorkRate, limit_at: int, limit: float, split: Split | None, elapsed: float
 ) -> None:
     """Writes the four rates of a latency: all observations, and the late ones as estimated, at least and at most."""
-    place = slice(first, first + _SPLIT)
-    last, same = before[place].copy(), before[limit_at] == limit
+    columns = slice(first, first + _SPLIT)
+    last, same = before[columns].copy(), before[limit_at] == limit
     before[limit_at] = limit
-    before[place] = now = np.full(_SPLIT, nan) if split is None else np.array(split)
+    before[columns] = now = np.full(_SPLIT, nan) if split is None else np.array(split)
     if not (same and elapsed > 0.0):
         return
     rises = now - last
