@@ -9,36 +9,28 @@ which ScaledObject `ai/llm` scales: the pod belongs to `WorkloadKey("ai", "llm")
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.attribution import Owners
-from exporter.kubernetes.objects import Pod, Ref
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.objects import Ref
 from exporter.model import PodKey, ReplicaCount, WorkloadKey
 
 
-class Pods(Protocol):
-    """The part of the cluster that is used here."""
-
-    def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None: ...
-
-    def pod(self, key: PodKey) -> Pod | None: ...
-
-
-def cluster_owners(pods: Pods, targets: Mapping[WorkloadKey, Ref], by_name: Owners) -> Owners:
+def cluster_owners(cluster: Cluster, targets: Mapping[WorkloadKey, Ref], by_name: Owners) -> Owners:
     """targets: the scale target of each workload. by_name: maps pods of controllers that no workload scales."""
     scalers: dict[Ref, tuple[WorkloadKey, ...]] = {}
     for workload in sorted(targets):
         scalers[targets[workload]] = (*scalers.get(targets[workload], ()), workload)
 
     def owners(pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:
-        chain = pods.owners_of(pod)
+        chain = cluster.owners_of(pod)
         if chain is None:
             return ()
         found = next((scalers[ref] for ref in chain if ref in scalers), None)
         if found is None:
             return by_name(pod, at)
-        listed = pods.pod(pod)
+        listed = cluster.pod(pod)
         began = listed.started_at if listed is not None else None
         # dcgm-exporter looks up pods when its page is asked for: an older value may carry the name of a newer pod.
         return () if began is not None and at < began else found
@@ -51,28 +43,6 @@ class ReplicaCounts(Protocol):
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
         """Returns None if unknown. now: POSIX seconds."""
-
-
-class Scalables(Protocol):
-    """Counts the replicas of scale targets: the cluster's cache."""
-
-    def count(self, target: Ref, now: float) -> ReplicaCount | None: ...
-
-    def will_count(self, target: Ref, now: float) -> bool: ...
-
-    def take_uncounted(self, now: float) -> frozenset[Ref] | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterReplicas:
-    """The cluster's own counts of what each workload scales."""
-
-    cluster: Scalables
-    targets: Mapping[WorkloadKey, Ref]
-
-    def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
-        target = self.targets.get(workload)
-        return None if target is None else self.cluster.count(target, now)
 
 
 class CountListener(Protocol):
@@ -92,7 +62,7 @@ class Counting:
     replicas: counts in place of the cluster, all workloads at every tick; None: the cluster counts.
     """
 
-    def __init__(self, replicas: ReplicaCounts | None, cluster: Scalables | None) -> None:
+    def __init__(self, replicas: ReplicaCounts | None, cluster: Cluster | None) -> None:
         self._replicas, self._cluster = replicas, cluster
         self._whole = False  # every workload was counted at the last tick
 
@@ -111,15 +81,16 @@ class Counting:
     def count(
         self, workloads: Collection[WorkloadKey], counted: CountListener, targets: Mapping[WorkloadKey, Ref], now: float
     ) -> None:
-        """Count these workloads now."""
-        cluster = self._cluster
-        replicas = self._replicas
-        if replicas is None:
-            if cluster is None:
-                return
-            replicas = ClusterReplicas(cluster, targets)
+        """Counts these workloads now."""
+        cluster, replicas = self._cluster, self._replicas
+        if cluster is None and replicas is None:
+            return
         for workload in workloads:
-            count, target = replicas.count(workload, now), targets.get(workload)
+            target, count = targets.get(workload), None
+            if replicas is not None:
+                count = replicas.count(workload, now)
+            elif cluster is not None and target is not None:
+                count = cluster.count(target, now)
             if count is None and cluster is not None and target is not None and cluster.will_count(target, now):
                 counted.await_count(workload)
             else:
