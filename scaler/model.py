@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+METRIC = "tidegate-replicas"  # of KEDA's scaler and of both metrics APIs
+
+
 class Reason(StrEnum):
     """Why a workload is where it is. One closed list, the same in KEDA's answers, /metrics, explain and the docs."""
 

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from scaler.config.scalars import write_duration
 from scaler.explain import terminal
+from scaler.explain.formats import HOUR_S
 from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table
 
-HOUR_S = 3600.0
 Document: TypeAlias = Mapping[str, Any]
 
 # States that hold a GPU. Pending replicas do not yet, asleep ones no longer.

@@ -22,7 +22,7 @@ from scaler.columns import Mask, Rows
 from scaler.config.scalars import write_duration
 from scaler.model import Decision, Evidence, Objective, Reason
 from scaler.policy.attainment import DAYS, HOUR
-from scaler.policy.columns import REASONS, Memory, Signal, Spec, Verdicts, unused_objectives
+from scaler.policy.columns import OBJECTIVES, REASONS, Memory, Signal, Spec, Verdicts, unused_objectives
 from scaler.policy.constraints import ConstraintSource
 from scaler.policy.kernel import choose
 from scaler.signals.aggregate import Aggregate
@@ -34,8 +34,6 @@ from scaler.signals.smoothing import Smoother
 from scaler.workloads.spec import WorkloadSpec
 
 from .sizes import Sizes
-
-OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine", Signal.SLO: "slo"}
 
 
 class EvidenceSources(NamedTuple):
@@ -157,7 +155,7 @@ def _objectives(plans: Sequence[WorkloadSpec], columns: SweepColumns) -> Iterato
         spec = plans[row].spec
         unused = unused_objectives(spec, sized=demands[Signal.SLO][index] is not None)
         yield tuple(
-            Objective(OBJECTIVE_NAMES[signal], values[signal][index], target, demands[signal][index])
+            Objective(OBJECTIVES[signal], values[signal][index], target, demands[signal][index])
             for signal, target in spec.targets
             if signal not in unused
         )

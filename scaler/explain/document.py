@@ -23,7 +23,7 @@ from exporter.model import Floats, WorkloadKey
 from scaler.engine.decider import Decider
 from scaler.engine.decision_log import WIDTH, DecisionHistory, Entry, column_index
 from scaler.model import Board, Decision
-from scaler.policy.columns import REASONS, Signal, Spec
+from scaler.policy.columns import OBJECTIVES, REASONS, Spec
 from scaler.signals.pods import TargetReading
 from scaler.signals.smoothing import Rings
 
@@ -39,7 +39,6 @@ Document: TypeAlias = dict[str, Any]
 VERSION = 1
 MOST_CHANGES = 50
 _REPLICAS, _ACTIVE, _REASON = (column_index("verdicts", name) for name in ("replicas", "active", "reason"))
-_SIGNALS = {signal.name.lower(): signal for signal in Signal}
 # Columns that hold the number of a reason; below 0 is none.
 _REASON_COLUMNS = {("standing", "floor_reason"), ("memory", "reason"), ("verdicts", "reason")}
 
@@ -179,7 +178,7 @@ def inputs(entry: Entry) -> Document:
 
 def _cell(part: str, name: str, column: Any) -> Any:
     if column.ndim > 1:
-        return {name: _number(column[0, signal]) for name, signal in _SIGNALS.items()}
+        return {name: _number(column[0, signal]) for signal, name in OBJECTIVES.items()}
     if (part, name) in _REASON_COLUMNS:
         return None if column[0] < 0 else str(REASONS[column[0]])
     return bool(column[0]) if column.dtype == np.bool_ else _number(column[0])
@@ -194,4 +193,4 @@ def _number(value: Any) -> float | str | None:
 def _spec(spec: Spec) -> Document:
     document = {each.name: getattr(spec, each.name) for each in fields(spec)}
     document = {name: _number(value) if isinstance(value, float) else value for name, value in document.items()}
-    return document | {"targets": {signal.name.lower(): target for signal, target in spec.targets}}
+    return document | {"targets": {OBJECTIVES[signal]: target for signal, target in spec.targets}}

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from scaler.model import Decision
-from scaler.policy.columns import Signal
+from scaler.policy.columns import OBJECTIVES, Signal
 from scaler.policy.trace import LOWER_BOUND
 from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.pods import TargetReading
@@ -33,7 +33,6 @@ Kind: TypeAlias = Literal[
     "raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "overrides", "published", "controller"
 ]
 
-NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine", Signal.SLO: "slo"}
 UNITS = {Signal.WORK: "requests", Signal.KV_CACHE: "of the KV cache", Signal.GPU_ENGINE: "engine activity"}
 # A ring that is full has lost samples that weighed about 1/1024.
 _SAME = 1e-6
@@ -209,13 +208,13 @@ def smoothed(case: Case, rings: Rings | None) -> Step:
         if signal is Signal.SLO:
             continue
         latest, value = float(case.aside.latest[signal]), float(case.readings.signals[signal])
-        rows.append((NAMES[signal], latest, value))
+        rows.append((OBJECTIVES[signal], latest, value))
         if isnan(value):
-            sentences.append(f"{NAMES[signal]}: unknown.")
+            sentences.append(f"{OBJECTIVES[signal]}: unknown.")
             continue
         same = isclose(latest, value, rel_tol=_SAME)
         text = f"{number(value)}, now and smoothed" if same else f"{number(latest)} now, {number(value)} smoothed"
-        sentences.append(f"{NAMES[signal]}: {text}.")
+        sentences.append(f"{OBJECTIVES[signal]}: {text}.")
         if rings is not None and (check := _window_check(case, rings, signal)) is not None:
             sentences.append(check)
     if not rows:
@@ -255,7 +254,7 @@ def objectives(case: Case, decision: Decision | None = None) -> Step:
     for signal, target in case.targets:
         # Of an SLO the arriving work; its signal is the size that follows from it.
         value = float((case.aside.latest if signal is Signal.SLO else case.readings.signals)[signal])
-        rows.append((NAMES[signal], value, target, float(case.verdict.demand[signal])))
+        rows.append((OBJECTIVES[signal], value, target, float(case.verdict.demand[signal])))
         sentences.append(_demand(case, signal, target))
     if not rows:
         sentences = ["It has no objective: while awake it has its minimum."]
@@ -267,7 +266,7 @@ def objectives(case: Case, decision: Decision | None = None) -> Step:
 
 
 def _demand(case: Case, signal: Signal, target: float) -> str:
-    name, value, demand = NAMES[signal], float(case.readings.signals[signal]), float(case.verdict.demand[signal])
+    name, value, demand = OBJECTIVES[signal], float(case.readings.signals[signal]), float(case.verdict.demand[signal])
     if isnan(demand):
         effect = "It only raises, so the others decide." if signal is Signal.KV_CACHE else "So nothing is lowered."
         return f"{name}: unknown. {effect}"
@@ -293,7 +292,7 @@ def winner(case: Case) -> Step:
     else:
         which = "The only one" if len(case.targets) == 1 else "The largest"
         so = f"{number(demand)}, so {counted(whole, 'replica')}" if whole != demand else number(whole)
-        sentence = f"{which}, {NAMES[case.largest]}: {so}."
+        sentence = f"{which}, {OBJECTIVES[case.largest]}: {so}."
     return Step("winner", "Deciding objective", (sentence,))
 
 

@@ -17,11 +17,11 @@ from typing import TypeAlias
 from scaler.config.errors import Loc
 from scaler.config.model import Config
 from scaler.config.yaml import DocumentValue
+from scaler.model import METRIC
 
 from .objects import LintObject, LintWorkload, workload_of
 from .triggers import is_ours
 
-OUR_METRIC = "tidegate-replicas"
 _KEDA_LOWEST, _KEDA_HIGHEST, _HPA_LOWEST = 0, 100, 1
 Key: TypeAlias = tuple[str, str, str]  # kind, namespace, name
 
@@ -148,7 +148,7 @@ def _of_hpa(obj: LintObject) -> Autoscaler:
         value.count("spec", "maxReplicas"),
         ("spec", "behavior"),
         scaling_metrics,
-        any(metric.text == OUR_METRIC for metric in scaling_metrics),
+        any(metric.text == METRIC for metric in scaling_metrics),
     )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from exporter.kubernetes.decode_autoscaling import PAUSED as PAUSED_KEY
 from exporter.kubernetes.objects import Ref, ScaledObject, ScaledObjectTrigger
 from exporter.model import WorkloadKey
 from scaler.config.errors import Finding, Loc, TriggerErrors, TriggerProblem
@@ -51,7 +52,6 @@ _KIND_KEY = re.compile(r"^[ \t{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
 _VERSION_KEY = re.compile(r"^[ \t{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
 _ANNOTATIONS = ("metadata", "annotations")
 _TEMPLATE = ("spec", "template", "metadata", "annotations")
-_PAUSED = "autoscaling.keda.sh/paused"
 _BRAKE_INSTEAD = 'tidegate.dev/brake: "freeze until ..." holds it and ends by itself'
 _UNREACHABLE = "and it does not engage while Tidegate is unreachable"
 
@@ -312,13 +312,13 @@ def _pauses(obj: DocumentValue, replicas: Replicas | None) -> Iterator[Finding]:
         if value.text == "false":
             continue
         message = {
-            _PAUSED: "removes the HPA; unpaused after its cooldownPeriod, it scales to zero at once"
+            PAUSED_KEY: "removes the HPA; unpaused after its cooldownPeriod, it scales to zero at once"
             if sleeps
             else "removes the HPA, and nothing scales until it is unpaused",
-            f"{_PAUSED}-replicas": "sets that many replicas at once, without Tidegate"
+            f"{PAUSED_KEY}-replicas": "sets that many replicas at once, without Tidegate"
             + ("; unpaused after its cooldownPeriod, it scales to zero at once" if sleeps else ""),
-            f"{_PAUSED}-scale-in": "has no end, and prevents scaling to zero",
-            f"{_PAUSED}-scale-out": "prevents waking, even with requests waiting",
+            f"{PAUSED_KEY}-scale-in": "has no end, and prevents scaling to zero",
+            f"{PAUSED_KEY}-scale-out": "prevents waking, even with requests waiting",
         }.get(key)
         if message is not None:
             yield Finding((*_ANNOTATIONS, key), f"{message}: {_BRAKE_INSTEAD}", rule=PAUSED)

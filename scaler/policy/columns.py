@@ -56,6 +56,7 @@ class Signal(IntEnum):
     SLO = 3  # replicas: what arriving work needs under the SLO (`policy.sizing`); it is not smoothed again
 
 
+OBJECTIVES = {signal: signal.name.lower() for signal in Signal}  # the names of the objectives
 WORK, KV_CACHE, GPU_ENGINE, SLO = range(4)
 SMOOTHED = 3  # the signals before SLO are smoothed
 if set(REASONS) != set(Reason) or tuple(Signal) != (WORK, KV_CACHE, GPU_ENGINE, SLO):

@@ -42,7 +42,7 @@ import grpc
 from exporter.model import WorkloadKey
 from scaler.config.errors import shown
 from scaler.engine.publisher import Publisher
-from scaler.model import Decision, Reason
+from scaler.model import METRIC, Decision, Reason
 from scaler.workloads import Doubt, RejectedCall
 from scaler.workloads.caller_check import plain
 
@@ -64,7 +64,6 @@ from .externalscaler_pb2_grpc import ExternalScalerServicer
 # A string: grpc's own class takes no parameters at run time.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
-METRIC = "tidegate-replicas"
 REASON_KEY = "tidegate-reason"
 
 # KEDA strips the "s0-" that it gives the HPA; a call by hand may have it.

@@ -35,13 +35,13 @@ from exporter.kubernetes.resources import (
 )
 from exporter.model import WorkloadKey
 from scaler.config.errors import shown
-from scaler.model import Board, Decision
+from scaler.model import METRIC, Board, Decision
 from scaler.workloads import Registry
 
 from .errors import ApiError
 from .selectors import Selector, matches
 
-REPLICAS = "tidegate-replicas"
+REPLICAS = METRIC
 DEMAND = "tidegate-demand"
 
 # All pods of a large workload would not fit into a condition of an HPA.

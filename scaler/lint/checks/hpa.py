@@ -15,8 +15,9 @@ from scaler.config import rules
 from scaler.config.errors import Finding
 from scaler.config.scalars import write_duration
 from scaler.config.yaml import DocumentValue
+from scaler.model import METRIC
 
-from ..autoscalers import OUR_METRIC, Autoscaler, LintContext, number
+from ..autoscalers import Autoscaler, LintContext, number
 from ..objects import SCALED
 from ..triggers import is_ours
 
@@ -88,16 +89,16 @@ def metric_type(scaler: Autoscaler, _context: LintContext) -> Iterator[Finding]:
     if scaler.is_keda:
         return
     for one in scaler.metrics:
-        if one.text != OUR_METRIC:
+        if one.text != METRIC:
             continue
         section = (*one.at, "external" if one.kind == "External" else "object", "target")
         kind = scaler.value.at(*section, "type")
         if kind is not None and kind.text != "AverageValue":
-            yield Finding((*section, "type"), f"must be AverageValue for {OUR_METRIC}", kind.text, rules.METRIC_TYPE)
+            yield Finding((*section, "type"), f"must be AverageValue for {METRIC}", kind.text, rules.METRIC_TYPE)
         elif one.target is not None and one.target != 1.0:
             at = (*section, "averageValue")
             yield Finding(
-                at, f"must be 1 for {OUR_METRIC}, since its value is a number of replicas", rule=rules.METRIC_TYPE
+                at, f"must be 1 for {METRIC}, since its value is a number of replicas", rule=rules.METRIC_TYPE
             )
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from exporter.kubernetes.decode_autoscaling import PAUSED
 from scaler.config import rules
 from scaler.config.errors import Finding
 from scaler.config.trigger import ANNOTATION
+from scaler.model import METRIC
 
-from ..autoscalers import OUR_METRIC, Autoscaler, LintContext, shown_count
+from ..autoscalers import Autoscaler, LintContext, shown_count
 from ..objects import LintObject, LintWorkload
 from ..promql import parse_query
 
 _TARGET = ("spec", "scaleTargetRef")
-_PAUSED = "autoscaling.keda.sh/paused"
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})  # Go's strconv.ParseBool; all else is true
 _ADOPTS = "scaledobject.keda.sh/transfer-hpa-ownership"
 _SLOWEST_POLL_S = 60
@@ -52,8 +53,8 @@ def two_writers(scaler: Autoscaler, context: LintContext) -> Iterator[Finding]:
 def _is_paused(scaler: Autoscaler) -> bool:
     """Paused and without paused-replicas, which would be written."""
     annotations = scaler.value.below("metadata", "annotations") if scaler.is_keda else {}
-    paused = annotations.get(_PAUSED)
-    return paused is not None and paused.text not in _FALSE and f"{_PAUSED}-replicas" not in annotations
+    paused = annotations.get(PAUSED)
+    return paused is not None and paused.text not in _FALSE and f"{PAUSED}-replicas" not in annotations
 
 
 def _made_by(one: Autoscaler, other: Autoscaler) -> bool:
@@ -107,7 +108,7 @@ def zero_without_external(scaler: Autoscaler, _context: LintContext) -> Iterator
 def formula_replaces(scaler: Autoscaler, _context: LintContext) -> Iterator[Finding]:
     at = ("spec", "advanced", "scalingModifiers", "formula")
     if scaler.is_keda and scaler.is_ours and scaler.value.read(*at):
-        message = f"replaces {OUR_METRIC}: the HPA gets the formula's value, against scalingModifiers.target"
+        message = f"replaces {METRIC}: the HPA gets the formula's value, against scalingModifiers.target"
         yield Finding(at, message, rule=rules.FORMULA_REPLACES)
 
 

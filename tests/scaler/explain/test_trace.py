@@ -11,9 +11,20 @@ from hypothesis import strategies as st
 from exporter.model import WorkloadKey
 from scaler.engine.decision_log import Entry, blank
 from scaler.explain.constraints import overrides
-from scaler.explain.steps import NAMES, clamp, objectives, winner
+from scaler.explain.steps import clamp, objectives, winner
 from scaler.explain.trace import Case, summary
-from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED, WARM, Constraints, Signal, Spec, Specs
+from scaler.policy.columns import (
+    FROZEN,
+    NO_REASON,
+    OBJECTIVES,
+    REASONS,
+    SCHEDULED,
+    WARM,
+    Constraints,
+    Signal,
+    Spec,
+    Specs,
+)
 from scaler.policy.kernel import step
 from scaler.policy.trace import STALE
 from scaler.workloads.spec import WorkloadSpec
@@ -152,11 +163,11 @@ def test_objectives_are_the_demands_of_the_decision(entry):
     case = Case.of(entry)
     demands = entry.given.verdicts.demand[0]
     rows = objectives(case).table.rows
-    assert [name for name, *_ in rows] == [NAMES[signal] for signal, _ in case.targets]
+    assert [name for name, *_ in rows] == [OBJECTIVES[signal] for signal, _ in case.targets]
     assert same([demand for *_, demand in rows], [demands[signal] for signal, _ in case.targets])
     (sentence,) = winner(case).sentences
     if case.trace.branch != STALE and np.nan_to_num(demands).max() > 0.0:
-        assert f", {NAMES[Signal(np.nanargmax(demands))]}: " in sentence
+        assert f", {OBJECTIVES[Signal(np.nanargmax(demands))]}: " in sentence
         assert case.trace.demand == np.nanmax(demands)
 
 
