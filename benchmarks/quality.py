@@ -1,12 +1,13 @@
 """Replays published loads against the usual control planes, and writes the tables of QUALITY.md.
 
-    python benchmarks/quality.py FOLDER [--minutes M] [--keep FILE] [--again ROW] [LOAD ...]
+    python benchmarks/quality.py FOLDER [--minutes M] [--keep FILE] [--again ROW] [--ablation] [LOAD ...]
 
 FOLDER has the loads under the names of `LOADS`; missing ones are left out. Only the text between the two marks in
 QUALITY.md is written; the rest is written by people. A search (the plan, a grid) that takes longer than M minutes is
 stopped, and the table says so. Each result is stored in FILE at once and not computed again: an interrupted run
 continues. After a change of the code its rows must be measured again: `--again tidegate` does that for the rows with
-this prefix. After a change of the simulator FILE must be deleted.
+this prefix. After a change of the simulator FILE must be deleted. `--ablation` writes nothing: it prints what each part
+of the default policy is worth, the policy as it ships in the first row and without one part in each other row.
 
 Worked example: with `AzureLLMInferenceTrace_conv.csv` in `loads`, `python benchmarks/quality.py loads azure-conv`
 writes one chapter of some fifteen rows in a quarter of an hour.
@@ -32,7 +33,7 @@ from run import machine
 from scaler.cli.replay.tune import Trial, one_setting, tune
 from scaler.replay.clairvoyant import find, fluid_gpu_hours
 from scaler.replay.gap_clairvoyant import gap_clairvoyant_gpu_hours
-from scaler.replay.policies import BASELINES, Setting, grid, parse
+from scaler.replay.policies import BASELINES, Setting, grid, parse, without_each_part
 from scaler.replay.report import describe_slo
 from scaler.replay.run import Score, run, score
 from scaler.replay.servers import PROFILES, ServerProfile
@@ -41,6 +42,7 @@ from scaler.replay.traces import Recorded, load
 PAGE = Path(__file__).with_name("QUALITY.md")
 BEGIN, END = "<!-- written by quality.py -->\n", "<!-- until here -->\n"
 DEFAULTS = ("tidegate", "keda-waiting", "keda-gpu-util", "knative", "ray", "aibrix", "wva")
+SHIPPED = "tidegate:max=64"
 PLAN, NOTHING = "clairvoyant plan", "nothing"
 SERVEGEN = "ServeGen/data"
 
@@ -210,6 +212,26 @@ def overview(found: Sequence[Case], rows: dict[str, dict[str, Result]]) -> str:
     return table([{"load": case.load_spec.name, **{title: short(case, title) for title in titles}} for case in found])
 
 
+def ablation(found: Sequence[Case], kept: Kept) -> list[Row]:
+    """A row for each setting: loads with the SLO met, and SLO met in % / GPU-hours / flaps a day of each load."""
+    rows = []
+    for setting in without_each_part(parse(SHIPPED)):
+        results = [kept.get(f"{case.load_spec.name}: {setting.name}", partial(played, case, setting)) for case in found]
+        met = sum(
+            result.get("slo_met_ratio", 0.0) >= case.profile.slo.share
+            for case, result in zip(found, results, strict=True)
+        )
+        shown = {case.load_spec.name: in_short(result) for case, result in zip(found, results, strict=True)}
+        rows.append({"without": dict(setting.values)["without"], "met": met, **shown})
+    return rows
+
+
+def in_short(result: Result) -> str:
+    if NOTHING in result:
+        return str(result[NOTHING])
+    return f"{100 * result['slo_met_ratio']:.2f} / {result['gpu_hours']:,.1f} / {result['flaps_per_day']:.1f}"
+
+
 def is_of(name: str, title: str) -> bool:
     return name == title or (title not in DEFAULTS and name.startswith(title))
 
@@ -242,9 +264,13 @@ def main() -> None:
     argument.add_argument(
         "--again", action="append", default=[], metavar="ROW", help="measure rows that begin so again"
     )
+    argument.add_argument("--ablation", action="store_true", help="print what each part of the policy is worth")
     options = argument.parse_args()
     kept = Kept(options.keep, options.minutes, options.again)
     found = cases(options.folder, options.loads)
+    if options.ablation:
+        print(table(ablation(found, kept)))
+        return
     rows: dict[str, dict[str, Result]] = {case.load_spec.name: {PLAN: {NOTHING: ""}} for case in found}
     for case, title, result in everything(found, kept):
         rows[case.load_spec.name][title] = result
