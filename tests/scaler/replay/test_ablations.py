@@ -74,3 +74,12 @@ def test_scrape_interval_of_the_policy_is_that_of_its_looks():
     assert parse("tidegate:work=16,scrape=15").baseline().every_s == 15.0
     with pytest.raises(ValueError, match="scrape must be at least 1"):
         parse("tidegate:scrape=0.5")
+
+
+def test_part_is_switched_off_in_a_replay(load):
+    steady = load("onoff:rate=6,on=10m,off=2m,for=2h")
+    with_hold, without = (
+        score(run(steady, PROFILES["A"], parse(policy).baseline())) for policy in ("tidegate", "tidegate:without=hold")
+    )
+    assert without.changes > with_hold.changes
+    assert without.gpu_hours < with_hold.gpu_hours
