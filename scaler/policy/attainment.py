@@ -192,5 +192,5 @@ def made_sound(counts: Mapping[str, Array]) -> Mask:
     for name, column in counts.items():
         if name != "at":
             # NaN compares as False.
-            sound &= ((column >= 0.0) & (column <= LARGEST)).reshape(len(column), -1).all(axis=1)
+            sound &= ((column >= 0.0) & (column <= LARGEST)).all(axis=tuple(range(1, column.ndim)))
     return sound

@@ -85,7 +85,7 @@ def test_kernels_work_without_a_writable_folder(tmp_path):
         shutil.copy(SCALER / name, tmp_path / "scaler" / name)
     (tmp_path / "exporter").mkdir()
     shutil.copy(exporter.__file__, tmp_path / "exporter")
-    for name in ("model.py", "jit.py"):
+    for name in ("histogram.py", "model.py", "jit.py"):
         shutil.copy(Path(exporter.__file__).with_name(name), tmp_path / "exporter")
     (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
     for folder in (tmp_path, tmp_path / "scaler", tmp_path / "scaler" / "signals"):
