@@ -147,10 +147,10 @@ def test_workers_of_vllm_on_ray_have_histograms_under_both_of_their_names(read):
 SGLANG = """
     sglang:num_running_reqs{model_name="m",dp_rank="0",tp_rank="0"} 4
     sglang:num_running_reqs{model_name="m",dp_rank="1",tp_rank="0"} 4
-    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="0",le="2"} 5
-    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="0",le="+Inf"} 7
-    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="1",le="2"} 6
-    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="1",le="+Inf"} 6
+    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="0",le="2"} 6
+    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="0",le="+Inf"} 6
+    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="1",le="2"} 5
+    sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="0",tp_rank="1",le="+Inf"} 7
     sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="1",tp_rank="0",le="2"} 3
     sglang:time_to_first_token_seconds_bucket{model_name="m",dp_rank="1",tp_rank="0",le="+Inf"} 3
     """
