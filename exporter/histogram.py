@@ -11,7 +11,7 @@ late; of the 6 between 1 and 2.5 s interpolation counts (2 - 1) / 1.5 = two thir
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -76,17 +76,17 @@ class Histograms:
         parts = self.parts.get(latency)
         if parts is None:
             return None
-        splits = [
-            max(
-                (each for buckets in copies if (each := self._split(buckets, limit)) is not None), key=sum, default=None
-            )
-            for row in rows
-            for copies in parts.get(row, ((),))
-        ]
+        splits = [self._largest(copies, limit) for row in rows for copies in parts.get(row, ((),))]
         whole = [each for each in splits if each is not None]
         if not whole or len(whole) < len(splits):
             return None
         return whole[0] if len(whole) == 1 else Split(*map(sum, zip(*whole, strict=True)))
+
+    def _largest(self, copies: Sequence[Buckets], limit: float) -> Split | None:
+        if len(copies) == 1:
+            return self._split(copies[0], limit)
+        splits = (self._split(buckets, limit) for buckets in copies)
+        return max((each for each in splits if each is not None), key=sum, default=None)
 
     def _split(self, buckets: Buckets, limit: float) -> Split | None:
         bounds, series = buckets.bounds, buckets.series

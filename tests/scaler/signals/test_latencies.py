@@ -75,6 +75,17 @@ def test_other_slo_has_no_rates_for_one_response(engine):
     assert engine.respond((10, 0, 0, 100), ttft=0.5) == [1.0, 1.0, 1.0, 1.0]
 
 
+def test_slo_that_was_removed_and_returns_counts_nothing_of_the_time_between(samples):
+    latest = LatestSamples([rules((2.5, 0.06))], owners_by_name({CHAT: None}), limit_s=15.0)
+    latest.land(pod(0), samples(PAGE.format(served=100, met=100)), 100.0)
+    latest.replan([rules(None)], np.array([0]))
+    latest.land(pod(0), samples(PAGE.format(served=900, met=100)), 105.0)
+    latest.replan([rules((2.5, 0.06))], np.array([0]))
+    for at, served in ((110.0, 910), (115.0, 920)):
+        latest.land(pod(0), samples(PAGE.format(served=served, met=100)), at)
+        assert late(latest, at) == pytest.approx([nan, nan] if at < 115.0 else [2.0, 2.0], nan_ok=True)
+
+
 def test_engine_without_an_slo_has_no_late_tokens(engine):
     engine.respond(None, ttft=nan)
     assert engine.respond(None, ttft=nan) == UNKNOWN
