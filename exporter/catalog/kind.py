@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import isnan
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -54,14 +55,14 @@ COUNTERS = frozenset({Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED})
 
 def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
     """The plan of a kind that is written as rows. Once per layout."""
-    found = _found(kind.rows, layout)
+    found = _found(kind.rows, layout, layout.labels)
     keys = [key for key, _ in sorted(_first_series(found).items(), key=lambda item: item[1])]
     subject_of = {key: subject for key, subject in zip(keys, kind.subjects(keys), strict=True) if subject is not None}
     subjects = tuple(dict.fromkeys(subject_of.values()))
     subject_row = {subject: row for row, subject in enumerate(subjects)}
     row_of = {key: subject_row[subject] for key, subject in subject_of.items()}
     placed = [
-        [(index, row_of[key]) for key, index in _first_present(row, names, layout) if key in row_of]
+        [(index, row_of[key]) for key, index in _first_present(row, names, layout.labels) if key in row_of]
         for row, names in zip(kind.rows, found, strict=True)
     ]
     cells, parts = _cells(kind.rows, placed, layout, len(subjects))
@@ -194,10 +195,11 @@ def _histograms(
 ) -> Mapping[Latency, Mapping[int, Parts]]:
     """The histograms of each subject. One that has more than MOST_PARTS has none: they would cost at each response."""
     found: dict[Latency, dict[int, Parts]] = {}
-    for row, names in zip(rows, _found(rows, layout), strict=True):
+    labels_of = cache(layout.labels_once)
+    for row, names in zip(rows, _found(rows, layout, labels_of), strict=True):
         parts: dict[int, dict[Key, dict[Key, dict[float, int]]]] = {}  # row -> part -> copy -> bound -> series
-        for key, index in _first_present(row, names, layout):
-            labels = layout.labels(index)
+        for key, index in _first_present(row, names, labels_of):
+            labels = labels_of(index)
             rest = {name: value for name, value in labels.items() if name != "le"}
             bound = _bound(labels.get("le", ""))
             if key in row_of and bound is not None:
@@ -229,7 +231,10 @@ def _bound(text: str) -> float | None:
 _Groups = dict[str, dict[Key, list[int]]]  # name -> key -> indices of series
 
 
-def _found(rows: Sequence[SeriesRow], layout: Layout) -> list[_Groups]:
+_LabelsOf = Callable[[int], Labels]  # by the index of the series
+
+
+def _found(rows: Sequence[SeriesRow], layout: Layout, labels_of: _LabelsOf) -> list[_Groups]:
     by_name: dict[str, list[int]] = {}
     for index in layout.select(frozenset(name for row in rows for name in row.names)):
         by_name.setdefault(layout.names[index], []).append(index)
@@ -238,7 +243,7 @@ def _found(rows: Sequence[SeriesRow], layout: Layout) -> list[_Groups]:
         names: _Groups = {name: {} for name in row.names if name in by_name}
         for name, groups in names.items():
             for index in by_name[name]:
-                labels = layout.labels(index)
+                labels = labels_of(index)
                 if row.column not in COUNTERS or not is_probe(labels):
                     groups.setdefault(row.key(labels), []).append(index)
         found.append(names)
@@ -256,12 +261,12 @@ def _groups(found: Sequence[_Groups]) -> Iterator[tuple[Key, list[int]]]:
     return (group for names in found for groups in names.values() for group in groups.items())
 
 
-def _first_present(row: SeriesRow, names: _Groups, layout: Layout) -> list[tuple[Key, int]]:
+def _first_present(row: SeriesRow, names: _Groups, labels_of: _LabelsOf) -> list[tuple[Key, int]]:
     """For each key the series of the first family that has it: a renamed family exposed twice is one number."""
     chosen: dict[Key, list[int]] = {}
     for groups in names.values():
         for key, members in groups.items():
-            labels: list[Labels] = [layout.labels(index) for index in members]
+            labels: list[Labels] = [labels_of(index) for index in members]
             kept = [members[position] for position in row.keep(labels)]
             if kept:
                 chosen.setdefault(key, kept)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -138,6 +139,11 @@ class Layout:
         """The labels of one series: unescaped values, in the order of the response."""
         return self.read(index)[1]
 
+    def labels_once(self, index: int) -> Mapping[str, str]:
+        """As `labels`, without keeping them: those of the buckets of a target take 50 KB."""
+        head = self.heads[index]
+        return (self.parsed.get(head) or self._earlier.get(head) or read_series(head))[1]
+
     def carries(self, family: str, pairs: Sequence[bytes], at_most: int) -> tuple[bool, int]:
         """Whether a series of another family has all of these labels, each written as `name="value"`.
 
@@ -169,7 +175,8 @@ class Layout:
     @classmethod
     def _name(cls, head: bytes) -> str:
         bare = cls._bare(head)
-        return bare.decode() if bare else read_series(head)[0]
+        # The series of a family, and all targets of a kind, share one string.
+        return sys.intern(bare.decode() if bare else read_series(head)[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
