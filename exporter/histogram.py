@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NEAR = 4.0  # neighbouring bounds of vLLM's histograms above 1 ms are at most 4 times apart
+# Neighbouring bounds of vLLM's and SGLang's histograms from 5 ms to 160 s are at most 2.5 times apart.
+NEAR = 2.5
 _MOST = 1e18  # observations; more are no count
 
 

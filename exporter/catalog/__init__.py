@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 
 import numpy as np
 
-from exporter.model import MissingSeries, Samples, printable
+from exporter.histogram import NEAR, Latency
+from exporter.model import Floats, MissingSeries, Samples, printable
 from exporter.textformat import Layout, Page, Selection
 
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
@@ -42,6 +43,7 @@ __all__ = [
     "Reader",
     "SourcesDown",
     "UnknownKind",
+    "bucket_ranges",
     "compile_plan",
     "detect",
     "families",
@@ -112,9 +114,22 @@ def selection() -> Selection:
 
     It selects all of DCGM's series: fields without a quantity are checked for marks, and their timestamps count.
     """
-    buckets = frozenset(name for kind in KINDS.values() for row in kind.histograms for name in row.names)
-    names = families(AUTO) - families(DCGM.name) | buckets | {START_TIME}
-    return Selection(names, prefixes=tuple(DCGM.signs), signs=_SIGNS)
+    names = families(AUTO) - families(DCGM.name) | {START_TIME}
+    rows = [row for kind in KINDS.values() for row in kind.histograms]
+    ranged = tuple(frozenset(name for row in rows if row.column == each for name in row.names) for each in Latency)
+    return Selection(names, prefixes=tuple(DCGM.signs), signs=_SIGNS, ranged=ranged)
+
+
+@lru_cache(maxsize=1024)
+def bucket_ranges(slo: tuple[float, float] | None) -> Floats:
+    """The buckets that a scanner must select for an SLO: seconds until the first token, and per output token.
+
+    Low and high of each `Latency`; NaN without an SLO. Two neighbouring bounds are hardly further apart than NEAR, so
+    those next to the limit are in the range.
+    """
+    if slo is None:
+        return np.full(2 * len(Latency), np.nan)
+    return np.array([bound for limit in slo for bound in (limit / NEAR, limit * NEAR)])
 
 
 def compile_plan(kind: str, layout: Layout) -> ReadPlan:

@@ -102,7 +102,7 @@ class ScrapeLoop:
              up ("discovery"), and the target or discovery.
     wake_interval_s: seconds between scrapes of a gateway target while its workload is at zero.
     wake_rate: the most such scrapes per second, of all workloads together; beyond it all are further apart.
-    new_reader: makes the reader of a new target.
+    new_scanner, new_reader: make the scanner and the reader of a target.
     bodies:  bytes of the large responses that may wait for a thread or be parsed there.
     """
 
@@ -111,7 +111,7 @@ class ScrapeLoop:
     clock: Clock
     interval_s: float
     concurrency: int
-    new_scanner: Callable[[], PageScanner]
+    new_scanner: Callable[[Target], PageScanner]
     landed: Callable[[Sequence[ScrapeResult]], None]
     listed: Callable[[Discovery, Listing | None], None]
     added: Callable[[Target], None]
@@ -205,7 +205,7 @@ class ScrapeLoop:
 
     def _add(self, target: Target, tasks: asyncio.TaskGroup, *, at_once: bool) -> None:
         """at_once: the discovery has listed targets before, so few others are likely to appear with this one."""
-        requests = Requests(self.new_reader(target), self.new_scanner())
+        requests = Requests(self.new_reader(target), self.new_scanner(target))
         self.counters[target] = Counters()
         key, now = target.owner or target, self.clock.now()
         name = f"scrape {target.role} {target.owner or target.url}"
@@ -392,7 +392,7 @@ class ScrapeLoop:
     async def _scrape_wake_source(self, wake: _Wake) -> None:
         """Not in rounds: what wakes a workload waits for no other response."""
         first = next(iter(wake.targets))
-        requests, phase = Requests(Reader(first.kind), self.new_scanner()), _phase(first.url)
+        requests, phase = Requests(Reader(first.kind), self.new_scanner(first)), _phase(first.url)
         requests.reader.restore(self._groups[first.owner or first].targets[first].reader.missing)
         while True:
             every_s = min(self._wake_s(), self.interval_s)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -213,16 +213,17 @@ def parse(body: bytes) -> Page:
 
 
 class PlainScanner:
-    """Parses the responses of one target, one after the other. `selection`: which metrics; None is all."""
+    """Parses the responses of one target, one after the other. The arguments are those of `Scanner`."""
 
-    def __init__(self, selection: Selection | None = None) -> None:
-        self._selection = selection
+    def __init__(self, selection: Selection | None = None, ranges: Callable[[], Floats] | None = None) -> None:
+        self._selection, self._ranges = selection, ranges
         self._layout = Layout([], MappingProxyType({}), {})
         self._entries: dict[bytes, tuple[Parsed, Identity]] = {}
 
     def scan(self, body: bytes) -> Page:
         openmetrics = is_openmetrics(body)
-        selected = self._selection.lines(body) if self._selection is not None else None
+        ranges = None if self._ranges is None else self._ranges()
+        selected = self._selection.lines(body, ranges) if self._selection is not None else None
         lines: Iterable[tuple[int, bytes]] = enumerate(body.split(b"\n"), 1)
         if selected is not None:
             lines = zip(selected.numbers.tolist(), selected.body.split(b"\n"), strict=False)

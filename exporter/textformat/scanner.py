@@ -10,7 +10,7 @@ Worked example: `scanner.scan(b"up 1\n").layout is scanner.scan(b"up 2\n").layou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -92,9 +92,19 @@ def _empty_memory() -> _Memory:
 class Scanner:
     """Parses the responses of one target, one after the other. Not for two threads at once."""
 
-    def __init__(self, selection: Selection | None = None, budget: Budget | None = None) -> None:
-        """selection: the metrics that are read; None is all. budget: of the lines that all scanners remember."""
+    def __init__(
+        self,
+        selection: Selection | None = None,
+        budget: Budget | None = None,
+        ranges: Callable[[], Floats] | None = None,
+    ) -> None:
+        """selection: the metrics that are read; None is all. budget: of the lines that all scanners remember.
+
+        ranges: of the buckets that are read now, as `Selection.everything`, which is the default.
+        """
         self._selection = selection
+        everything = np.empty(0) if selection is None else selection.everything
+        self._ranges = ranges or (lambda: everything)
         self._tables = EVERYTHING if selection is None else selection.tables
         self._share = None if budget is None else budget.share()
         self._memory = _empty_memory()
@@ -120,7 +130,7 @@ class Scanner:
         hard = kernel.follow(
             *(_array(body), memory.openmetrics),
             *(_array(memory.body), lines.start, lines.stop, lines.kind, memory.numbers),
-            *(*self._tables, memory.signs),
+            *(*self._tables, self._ranges(), memory.signs),
             *(value, at, numbers, slow),
         )
         if hard == kernel.DEVIATED:
@@ -137,12 +147,13 @@ class Scanner:
         counts = np.zeros(len(selection.signs), np.int64)
         names = np.zeros(1 << (2 * MAX_SIGN_NAMES * len(counts)).bit_length(), np.uint64)
         into, numbers = np.empty(0, np.uint8), np.empty(0, np.int32)
-        kept, size = kernel.select(_array(body), *self._tables, counts, names, MAX_SIGN_NAMES, into, numbers)
+        tables = (*self._tables, self._ranges())
+        kept, size = kernel.select(_array(body), *tables, counts, names, MAX_SIGN_NAMES, into, numbers)
         if self._share is not None and not self._share.resize(kept):
             raise TooManySeries(f"{kept} lines of metrics that are read: more than one target may have in memory now")
         if kept:
             into, numbers = np.empty(size, np.uint8), np.empty(kept, np.int32)
-            kernel.select(_array(body), *self._tables, counts, names, MAX_SIGN_NAMES, into, numbers)
+            kernel.select(_array(body), *tables, counts, names, MAX_SIGN_NAMES, into, numbers)
         signs = {sign: count for sign, count in zip(selection.signs, counts.tolist(), strict=True) if count}
         return Selected(into.tobytes(), numbers, MappingProxyType(signs))
 

@@ -8,6 +8,9 @@ selected costs its bytes while it is read, and ten series afterwards.
 
 Worked example: `Selection(names=frozenset({"up"}), signs=("go_",)).lines(b"# HELP up x\nup 1\ngo_threads 4\n")` has the
 body `b"up 1\n"`, which is line 2, and one name that begins with `go_`.
+
+Of the buckets of a histogram (`ranged`) only those are selected whose bound is in a range, and +Inf: each target has
+ranges of its own, which may change between two responses.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,7 +36,13 @@ _BEGIN = re.compile(rb"[ \t]*+(?:(?P<type>#[ \t]*+TYPE[ \t]++)\"?+|\{[ \t]*+\"|)
 _NAME_BYTES = (string.ascii_letters + string.digits + "_:").encode()
 
 START = 1  # state: nothing is read yet. State 0: no selected name or sign begins like this
-EXACT, PREFIX = 1, 2  # flag of a state: a selected name ends here; every name that gets here is selected
+# Flag of a state: a selected name ends here; every name that gets here is selected; from RANGED on, the buckets of a
+# group of histograms end here, and their range decides.
+EXACT, PREFIX, RANGED = 1, 2, 3
+# The bound of a bucket. A number that a kernel does not read (an exponent, more than 15 digits) is selected like +Inf.
+_BOUND = re.compile(rb'(?<=[{, \t])le="(?P<text>[^"\n]*)(?P<end>"?)')
+_NUMBER = re.compile(rb"[0-9]*\.?[0-9]*")
+MAX_DIGITS = 15
 
 
 class Selected(NamedTuple):
@@ -68,14 +78,21 @@ class Selection:
     names:    selected as a whole.
     prefixes: every metric that begins with one of them is selected.
     signs:    metrics that begin with one of them are counted, by distinct names, for the longest of them.
+    ranged:   groups of `_bucket` names; of each group the buckets in its range are selected.
     """
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
+    ranged: tuple[frozenset[str], ...] = ()
+
+    @property
+    def everything(self) -> NDArray[np.float64]:
+        """The ranges that select all buckets: low and high of each group, one after the other."""
+        return np.array([0.0, np.inf] * len(self.ranged))
 
     def __post_init__(self) -> None:
-        for text in (*self.names, *self.prefixes, *self.signs):
+        for text in (*self.names, *self.prefixes, *self.signs, *frozenset().union(*self.ranged)):
             if not text or set(text.encode()) - set(_NAME_BYTES):
                 raise ValueError(f"selection: must be part of a metric name, got {text!r}")
         for sign in self.signs:
@@ -83,8 +100,9 @@ class Selection:
             if inside:  # a pass over a name ends at a prefix
                 raise ValueError(f"selection: the sign {sign!r} must not begin with {inside[0]!r}")
 
-    def lines(self, body: bytes) -> Selected:
-        """The selected lines of a response, without a kernel."""
+    def lines(self, body: bytes, ranges: NDArray[np.float64] | None = None) -> Selected:
+        """The selected lines of a response, without a kernel. ranges: as in `everything`, which is the default."""
+        bounds = (self.everything if ranges is None else ranges).reshape(-1, 2).tolist()
         kept: list[bytes] = []
         numbers: list[int] = []
         counted: dict[str, set[bytes]] = {}
@@ -98,7 +116,15 @@ class Selection:
             if begin["type"] is None and sign is not None and len(counted.setdefault(sign, set())) < MAX_SIGN_NAMES:
                 counted[sign].add(name)
             is_whole = begin["end"] == b'"' if is_quoted else True
-            if text.startswith(self.prefixes) or (is_whole and text in self.names):
+            group = next((group for group, names in enumerate(self.ranged) if text in names), None)
+            if text.startswith(self.prefixes) or (
+                is_whole
+                and (
+                    text in self.names
+                    if group is None
+                    else begin["type"] is not None or _in_range(line, begin.end("name"), *bounds[group])
+                )
+            ):
                 kept.append(line + b"\n")
                 numbers.append(number)
         return Selected(
@@ -109,7 +135,8 @@ class Selection:
 
     @cached_property
     def tables(self) -> Tables:
-        texts = (*self.names, *self.prefixes, *self.signs)
+        group_of = {name: group for group, names in enumerate(self.ranged) for name in names}
+        texts = (*self.names, *self.prefixes, *self.signs, *group_of)
         used = sorted(set("".join(texts).encode()))
         column = np.zeros(256, np.uint8)
         column[used] = np.arange(1, len(used) + 1)
@@ -126,9 +153,22 @@ class Selection:
             if text:
                 step[states[text[:-1]], column[ord(text[-1])]] = state
             flags[state] = PREFIX if text in self.prefixes else EXACT if text in self.names else 0
+            if text in group_of:
+                flags[state] = RANGED + group_of[text]
             ended = [index for index, each in enumerate(self.signs) if text.startswith(each)]
             sign[state] = max(ended, key=lambda index: len(self.signs[index]), default=-1)
         return Tables(column, step, flags, sign)
+
+
+def _in_range(line: bytes, start: int, low: float, high: float) -> bool:
+    """Whether a bucket is selected. start: behind its name. NaN as range selects none."""
+    found = _BOUND.search(line, start)
+    if isnan(low):
+        return False
+    if found is None or not found["end"] or not _NUMBER.fullmatch(found["text"]):
+        return True
+    digits = sum(48 <= byte <= 57 for byte in found["text"])  # noqa: PLR2004 - ASCII
+    return not 0 < digits <= MAX_DIGITS or low <= float(found["text"]) <= high
 
 
 EVERYTHING = Tables(

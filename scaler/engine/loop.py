@@ -20,7 +20,7 @@ from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.index import Changes
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
-from exporter.model import Failure, FailureKind, ScrapeResult, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, Floats, ScrapeResult, Target, WorkloadKey
 from exporter.scrape.loop import Counters, ScrapeLoop
 from exporter.scrape.request import internal
 from exporter.sources.promql import PromqlTargets
@@ -58,6 +58,7 @@ class ControlLoop:
         self._context = context
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
+        self._series = Budget(SERIES)
         self._faults = Faults(context.self_metrics.internal_errors)
         self._is_synced = False  # whether the objects of the registry are known
         # A count says nothing of the configuration: those before stay, and only what changes is counted.
@@ -71,7 +72,7 @@ class ControlLoop:
             clock=context.clock,
             interval_s=config.scrape.interval,
             concurrency=config.scrape.concurrency,
-            new_scanner=partial(Scanner, catalog.selection(), Budget(SERIES)),
+            new_scanner=self._new_scanner,
             new_reader=self._new_reader,
             bodies=Budget(BODIES * config.scrape.body_limit),
             landed=self._landed,
@@ -483,6 +484,14 @@ class ControlLoop:
         self._decider.expect(target)
         if target in self._failed_before:
             self._failing[target] = self._failed_before.pop(target)
+
+    def _new_scanner(self, target: Target) -> Scanner:
+        """Returns a scanner that reads the buckets next to the SLO of the target's workload, as it is then."""
+        return Scanner(catalog.selection(), self._series, partial(self._ranges, target.owner))
+
+    def _ranges(self, workload: WorkloadKey | None) -> Floats:
+        plan = None if workload is None else self._decider.plan(workload)
+        return catalog.bucket_ranges(None if plan is None else plan.spec.slo)
 
     def _new_reader(self, target: Target) -> Reader:
         """Returns the target's reader. Across a reload it keeps its reader, which knows the exposed series."""

@@ -44,6 +44,7 @@ from .common import (
     U1,
     U32,
     UNDECIDED,
+    ZERO,
     blank,
     digit,
     line_end,
@@ -53,6 +54,8 @@ from .common import (
 from .numbers import HARD, WRONG, measured
 
 _COMMA, _COLON, _EQUALS, _BACKSLASH, _UNDERSCORE, _OPEN, _CLOSE = 44, 58, 61, 92, 95, 123, 125
+_POINT, _E, _L = 46, 101, 108
+_MAX_DIGITS = 15  # of a bound that is read here: so many are exact
 
 _MAX_LABELS = 64  # of one line, before the plain reader looks for a label named twice: 64 * 64 / 2 comparisons
 _PROBES = 8  # look-ups in the table of remembered lines: giving up costs a longer parse, never a wrong result
@@ -313,7 +316,42 @@ def _type_name(body, i):
 
 
 @njit
-def _selected(body, p, column, step, flags, sign):
+def _bound_in_range(body, i, low, high):
+    """(whether the bound that begins at i is in the range, where it ends); True and -1 for what is no plain number."""
+    number, divisor, digits, point = 0.0, 1.0, 0, False
+    while i < len(body) and digits <= _MAX_DIGITS:
+        byte = body[i]
+        if digit(byte):
+            number = 10.0 * number + np.float64(byte - ZERO)
+            digits += 1
+            if point:
+                divisor *= 10.0
+        elif byte == _POINT and not point:
+            point = True
+        else:
+            break
+        i += 1
+    if i == len(body) or body[i] != QUOTE or digits == 0 or digits > _MAX_DIGITS:
+        return True, np.int64(-1)
+    return low <= number / divisor <= high, i
+
+
+@njit
+def _in_range(body, i, low, high):
+    """(whether the bucket whose name ends before i is selected, what decided it or -1)."""
+    if np.isnan(low):
+        return False, i
+    while i + 3 < len(body) and body[i] != LF:
+        if body[i] == _L and body[i + 1] == _E and body[i + 2] == _EQUALS and body[i + 3] == QUOTE:
+            before = body[i - 1]
+            if before in (_OPEN, _COMMA) or blank(before):
+                return _bound_in_range(body, i + 4, low, high)
+        i += 1
+    return True, np.int64(-1)
+
+
+@njit
+def _selected(body, p, column, step, flags, sign, ranges):
     """(whether the line at p is selected, the sign its name begins with or -1, where the name begins, what decided it).
 
     The last is an index: a line that begins with the same bytes, up to that one, is judged so too (-1: unknown).
@@ -345,11 +383,14 @@ def _selected(body, p, column, step, flags, sign):
         k += U1
     found = -1 if comment else np.int64(sign[state])
     decided = np.int64(k) if k < size else -1
-    if flags[state] != 1:
-        return flags[state] == 2, found, i, decided
-    if quoted:
-        return k < size and body[k] == QUOTE, found, i, decided
-    return k == size or not _name_byte(body[k], True), found, i, decided
+    flag = np.int64(flags[state])
+    if flag in (0, 2):
+        return flag == 2, found, i, decided
+    whole = k < size and body[k] == QUOTE if quoted else k == size or not _name_byte(body[k], True)
+    if flag == 1 or comment or not whole:
+        return whole, found, i, decided
+    kept, decided = _in_range(body, np.int64(k), ranges[2 * (flag - 3)], ranges[2 * (flag - 3) + 1])
+    return kept, found, i, decided
 
 
 @njit
@@ -363,18 +404,19 @@ def _line_feed(body, i):
 @kernel(
     COUNT(
         *(BYTES, FLAG, BYTES, OFFSETS, OFFSETS, KINDS, OFFSETS),
-        *(KINDS, STEPS, KINDS, SIGNS, KINDS),
+        *(KINDS, STEPS, KINDS, SIGNS, NUMBERS, KINDS),
         *(NUMBERS, NUMBERS, OFFSETS, TRIPLES),
     )
 )
 def follow(
     body, openmetrics, old, start, stop, kind, number,
-    column, step, flags, sign, known_signs,
+    column, step, flags, sign, ranges, known_signs,
     value, at, series_number, slow,
 ):  # fmt: skip
     """Reads the numbers of a response if its selected lines begin as the remembered ones of `old` do.
 
     number:        of each remembered line in its response, from 1. Those of lines that are no samples must be the same.
+    ranges:        low and high of each group of buckets.
     known_signs:   whether the remembered response had a name with each sign; another sign is a deviation.
     value, at, series_number: one per SAMPLE.
     slow:          gets (series, start, stop) of each tail that the plain reader must read.
@@ -391,7 +433,7 @@ def follow(
             p = _line_feed(body, p + length - 1) + 1
             continue
         if line == len(start) or not _begins(body, p, old, start[line], stop[line], kind[line]):
-            is_selected, found, _, decided = _selected(body, p, column, step, flags, sign)
+            is_selected, found, _, decided = _selected(body, p, column, step, flags, sign, ranges)
             if is_selected or (found >= 0 and known_signs[found] == 0):
                 return DEVIATED
             if decided >= 0:
@@ -435,8 +477,8 @@ def _count_name(body, i, sign, counts, names, most):
         counts[sign] += 1
 
 
-@kernel(PAIR(BYTES, KINDS, STEPS, KINDS, SIGNS, COUNTS, HASHES, COUNT, TEXT, OFFSETS))
-def select(body, column, step, flags, sign, counts, names, most, into, numbers):
+@kernel(PAIR(BYTES, KINDS, STEPS, KINDS, SIGNS, NUMBERS, COUNTS, HASHES, COUNT, TEXT, OFFSETS))
+def select(body, column, step, flags, sign, ranges, counts, names, most, into, numbers):
     """Finds the selected lines. Returns how many there are, and how many bytes they take, each with a line feed.
 
     Called twice. With an empty `numbers` it counts the distinct names of each sign, `most` at most: `names` is a table
@@ -450,7 +492,7 @@ def select(body, column, step, flags, sign, counts, names, most, into, numbers):
         if 0 < length <= len(body) - p and body[p] == body[left] and _same(body, p, body, left, length):
             p = _line_feed(body, p + length - 1) + 1
             continue
-        is_selected, found, start, decided = _selected(body, p, column, step, flags, sign)
+        is_selected, found, start, decided = _selected(body, p, column, step, flags, sign, ranges)
         end = _line_feed(body, p)
         if not is_selected and found < 0 and decided >= 0:
             left, length = p, decided + 1 - p

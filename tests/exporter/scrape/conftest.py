@@ -183,7 +183,13 @@ def running(clock, recorder, http):
             retired=lambda target: recorder.record("retired", target),
             faulted=lambda stage, subject, error: recorder.record("faulted", stage, subject, error),
             jitter=jitter or NoJitter(),
-            **{"pages": http, "interval_s": INTERVAL_S, "concurrency": 64, "new_scanner": PlainScanner, **more},
+            **{
+                "pages": http,
+                "interval_s": INTERVAL_S,
+                "concurrency": 64,
+                "new_scanner": lambda _: PlainScanner(),
+                **more,
+            },
         )
         task = asyncio.create_task(loop.run())
         try:

@@ -63,7 +63,7 @@ class Broken:
 
 async def test_exception_costs_the_scrape_that_raised_it(running, clock, recorder, served, target, start):
     served.body["a"] = b"bad 1\n"
-    async with running(target("a"), target("b"), new_scanner=Broken):
+    async with running(target("a"), target("b"), new_scanner=lambda _: Broken()):
         await start(2)
         await recorder.turn.until(lambda: len(recorder.landed) == 2)
         del served.body["a"]
@@ -116,7 +116,7 @@ async def test_large_response_is_parsed_in_a_thread_and_delays_no_other(
     served.body["large"] = LARGE
     large, small = target("large"), target("small")
     try:
-        async with running(large, small, new_scanner=lambda: GatedScanner(gate, calls)):
+        async with running(large, small, new_scanner=lambda _: GatedScanner(gate, calls)):
             await start(2)
             await clock.asleep(4)  # two refreshes, the workload, the deadline of its round
             clock.advance(ROUND_WAIT_S)
@@ -141,7 +141,7 @@ async def test_large_responses_that_wait_for_a_thread_share_a_budget(running, cl
     # The first leaves two thirds of the budget, the second one third, and the third nothing.
     bodies = Budget(3 * len(LARGE))
     try:
-        async with running(*map(target, names), bodies=bodies, new_scanner=lambda: GatedScanner(gate, calls)):
+        async with running(*map(target, names), bodies=bodies, new_scanner=lambda _: GatedScanner(gate, calls)):
             await start(3)
             await clock.asleep(5)  # three refreshes, the workload, the deadline of its round
             clock.advance(ROUND_WAIT_S)

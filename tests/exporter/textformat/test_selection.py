@@ -227,3 +227,91 @@ def test_response_of_many_series_is_read_by_offsets_that_stay_exact():
     page = Scanner(SELECTION).scan(body)
     assert page.lines.tolist() == [1, LINES + 2]
     assert np.array_equal(page.values, [1.0, 3.0])
+
+
+HISTOGRAMS = Selection(
+    frozenset({"up"}), signs=("vllm:",), ranged=(frozenset({"t_bucket"}), frozenset({"o_bucket", "i_bucket"}))
+)
+RANGES = np.array([0.8, 5.0, 0.024, 0.15])
+
+
+def ranged(new_scanner, ranges=RANGES):
+    return new_scanner(HISTOGRAMS, ranges=lambda: ranges)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_selected"),
+    [
+        (b't_bucket{le="1.0"} 1', True),
+        (b't_bucket{le="0.8"} 1', True),
+        (b't_bucket{le="5"} 1', True),
+        (b't_bucket{le="5.0"} 1', True),
+        (b't_bucket{le="0.75"} 1', False),
+        (b't_bucket{le="5.01"} 1', False),
+        (b't_bucket{le=".9"} 1', True),
+        (b't_bucket{le="+Inf"} 1', True),
+        (b't_bucket{le="1e-05"} 1', True),
+        (b't_bucket{le="0.0000000000000001"} 1', True),
+        (b't_bucket{le=""} 1', True),
+        (b't_bucket{le="."} 1', True),
+        (b't_bucket{le="7', True),  # without an end: the line is read and dropped
+        (b't_bucket{le="7"', False),
+        (b"t_bucket 1", True),
+        (b"t_bucket", True),
+        (b't_bucket {a="b" , le="7.5" } 1', False),
+        (b't_bucket{model="le=\\"1\\"",le="7.5"} 1', False),
+        (b't_bucket{file="7.5",le="1"} 1', True),
+        (b't_bucket{able="1",le="7.5"} 1', False),
+        (b'{"t_bucket",le="7.5"} 1', False),
+        (b'{"t_bucket",le="2.5"} 1', True),
+        (b'o_bucket{le="0.1"} 1', True),
+        (b'i_bucket{le="0.2"} 1', False),
+        (b't_bucket_x{le="1.0"} 1', False),
+        (b"# TYPE t_bucket gauge", True),
+    ],
+)
+def test_bucket_is_selected_by_its_bound(new_scanner, line, is_selected):
+    assert (HISTOGRAMS.lines(line, RANGES).body == line + b"\n") == is_selected
+    page = ranged(new_scanner).scan(b"up 1\n" + line + b'\nup{a="b"} 2\n')
+    told = [*page.layout.heads, *[drop.line for drop in page.dropped], *page.layout.types]
+    assert (len(told) > 2) == is_selected
+
+
+def test_without_ranges_every_bucket_is_selected_and_with_unknown_ones_none(new_scanner):
+    body = b'up 1\nt_bucket{le="1.0"} 1\nt_bucket{le="9"} 2\nt_bucket{le="+Inf"} 3\no_bucket{le="0.1"} 4\n'
+    assert len(new_scanner(HISTOGRAMS).scan(body).layout) == 5
+    assert len(ranged(new_scanner, np.full(4, np.nan)).scan(body).layout) == 1
+
+
+def test_range_that_moves_reads_the_buckets_that_it_reaches(new_scanner):
+    now = RANGES
+    scanner = new_scanner(HISTOGRAMS, ranges=lambda: now)
+    body = b'up 1\nt_bucket{le="1.0"} 1\nt_bucket{le="9.0"} 2\nt_bucket{le="+Inf"} 3\n'
+    assert scanner.scan(body).values.tolist() == [1.0, 1.0, 3.0]
+    assert scanner.scan(body.replace(b"} 3", b"} 4")).values.tolist() == [1.0, 1.0, 4.0]
+    now = np.array([3.0, 20.0, 0.024, 0.15])
+    values = scanner.scan(body.replace(b"} 3", b"} 5")).values.tolist()
+    assert values[-2:] == [2.0, 5.0]
+
+
+NUMBER = st.sampled_from(
+    ["0.1", "1", "1.0", "2.5", "5", "5.5", "0.80", "+Inf", "1e0", ".", "", "7", "1.2.3", "00009.0"]
+)
+LABEL = st.builds('{}="{}"'.format, st.sampled_from(["a", "le", "able", "le2", "l"]), NUMBER)
+BUCKET_LINE = st.builds(
+    "{}{{{}}} {}".format,
+    st.sampled_from(["t_bucket", "o_bucket", "t_bucke", "up", "t_bucket ", "x", "t_buckets", "vllm:t_bucket"]),
+    st.lists(LABEL, max_size=3).flatmap(
+        lambda labels: st.sampled_from([",", ", ", " ,"]).map(lambda by: by.join(labels))
+    ),
+    st.integers(0, 9),
+)
+
+
+@given(st.lists(st.lists(BUCKET_LINE, max_size=8).map("\n".join), min_size=1, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_kernel_selects_the_buckets_that_the_plain_reader_selects(same_page, bodies):
+    compiled, plain = ranged(Scanner), ranged(PlainScanner)
+    for text in bodies:
+        body = (text + "\n").encode()
+        same_page(plain.scan(body), compiled.scan(body))
