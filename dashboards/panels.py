@@ -121,7 +121,7 @@ def stat_of(
 def graph(
     title: str, description: str, unit: str, queries: Sequence[Query], *, width: int = 12, stacked: bool = False,
     colours: Mapping[str, str] | None = None, above: Sequence[Step] = (),
-    top: float | None = None, dashed: Sequence[str] = (), bold: Sequence[str] = (),
+    top: float | None = None, bottom: float | None = 0.0, dashed: Sequence[str] = (), bold: Sequence[str] = (),
     decimals: int | None = None, height: int = ROW_HEIGHT, legend: bool = True,
 ) -> Panel:  # fmt: skip
     """Values over time. colours, dashed, bold: by legend. above: thresholds, drawn as lines. legend: False with too
@@ -142,7 +142,6 @@ def graph(
         .show_points(common.VisibilityMode.AUTO)  # a value between two gaps has no line
         .span_nulls(False)
         .insert_nulls(False)
-        .min(0.0)
         .legend(_legend(shown=legend))
         .tooltip(_tooltip())
         .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
@@ -153,6 +152,8 @@ def graph(
         panel = panel.thresholds(steps(*above, below="transparent")).thresholds_style(
             common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
         )
+    if bottom is not None:
+        panel = panel.min(bottom)
     if top is not None:
         panel = panel.max(top)
     if decimals is not None:

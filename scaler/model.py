@@ -105,6 +105,9 @@ class Evidence:
     slo_requests_total: float | None = None  # measured so far
     slo_misses_total: float | None = None  # of these, those that missed it
     request_replica_s: float | None = None  # replica-seconds that one request takes
+    step_s: float | None = None  # seconds of a decode step with nothing in it, learned from the engine
+    headroom_times: float | None = None  # what misses beyond the error budget multiply the headroom by
+    burst_replicas: float | None = None  # that stay for a burst like the last ones; 0: none was recent
 
     @property
     def queued(self) -> float | None:

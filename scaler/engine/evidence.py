@@ -166,7 +166,7 @@ def _evidence(
 ) -> Iterator[Evidence]:
     latest, _, constraints, sizes = sources
     numbers, objectives = _by_row(_numbers(columns, sources, now)), _objectives(plans, columns)
-    slo = SloEvidence.of(sizes, columns.rows)
+    slo = SloEvidence.of(sizes, columns.rows, now)
     for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
         yield Evidence(
@@ -186,16 +186,18 @@ def _evidence(
 
 
 class SloEvidence(NamedTuple):
-    """The columns of the SLO as lists, None if unknown. days: by the fields of `attainment.Attained`."""
+    """The columns of the SLO as lists, None if unknown. days: by the fields of `attainment.Attained`.
+    capacity: by those of `sizing.Capacity`.
+    """
 
     days: Mapping[str, Sequence[float | None]]
     hour: Sequence[float | None]
     requests: Sequence[float]
     misses: Sequence[float]
-    request_replica_s: Sequence[float | None]
+    capacity: Mapping[str, Sequence[float | None]]
 
     @classmethod
-    def of(cls, sizes: Sizes, rows: Rows) -> SloEvidence:
+    def of(cls, sizes: Sizes, rows: Rows, now: float) -> SloEvidence:
         days = sizes.attained(rows, DAYS)._asdict()
         totals = sizes.attainment.totals[rows]
         return cls(
@@ -203,7 +205,7 @@ class SloEvidence(NamedTuple):
             optional_floats(sizes.attained(rows, HOUR).ratio),
             totals[:, 0].tolist(),
             np.minimum(totals[:, 0], totals[:, 1]).tolist(),
-            optional_floats(sizes.request_costs(rows)),
+            {name: optional_floats(column) for name, column in sizes.capacity(rows, now)._asdict().items()},
         )
 
     def fields(self, index: int, slo: tuple[float, float], untimed: Collection[str]) -> dict[str, Any]:
@@ -219,7 +221,7 @@ class SloEvidence(NamedTuple):
             "slo_error_budget": budget,
             "slo_requests_total": self.requests[index] if measured else None,
             "slo_misses_total": self.misses[index] if measured else None,
-            "request_replica_s": self.request_replica_s[index],
+            **{name: column[index] for name, column in self.capacity.items()},
         }
 
 

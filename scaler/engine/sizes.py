@@ -13,7 +13,7 @@ from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
 from scaler.policy import attainment, sizing
 from scaler.policy.attainment import Attained, Attainment, Window
 from scaler.policy.columns import Signal, Specs
-from scaler.policy.sizing import Estimate, SizingInputs, SloColumns
+from scaler.policy.sizing import Capacity, Estimate, SizingInputs, SloColumns
 from scaler.signals.aggregate import Aggregate
 
 
@@ -49,7 +49,7 @@ class Sizes:
         # Where no engine is, nothing is worked on: only what comes to the gateway arrives.
         empty = complete & (readings.pods_fresh == 0.0)
         rates[empty] = np.nan_to_num(rates[empty])
-        attainment.update(self.attainment, rates, now, self._longest_s)
+        served = attainment.update(self.attainment, rates, self._specs.itl, now, self._longest_s)
         inputs = SizingInputs(
             rates=rates,
             waiting=np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held),
@@ -57,6 +57,7 @@ class Sizes:
             kv_used=totals.kv_cache,
             ready=readings.ready,
             start=np.where(np.isnan(start_s), sizing.UNLEARNED_START_S, start_s),
+            misses=served.misses,
         )
         slos = SloColumns(self._specs.ttft, self._specs.itl)
         sizing.update(self.estimates, slos, inputs, now, self._longest_s)
@@ -65,9 +66,9 @@ class Sizes:
         """How many requests of these workloads met the SLO within a window, as of the last update."""
         return attainment.attained(Attainment(*(column[rows] for column in self.attainment)), window)
 
-    def request_costs(self, rows: Rows) -> Floats:
-        """Replica-seconds that one request of these workloads takes, shape (rows,); NaN unknown."""
-        return sizing.request_costs(self.estimates[rows], self._specs.itl[rows])
+    def capacity(self, rows: Rows, now: float) -> Capacity:
+        """What one replica of these workloads can do, and what widens their size. now: POSIX seconds."""
+        return sizing.capacity(self.estimates[rows], self._specs.itl[rows], now)
 
     def signals(self, rows: Rows, totals: Aggregate, smoothed: Floats, now: float) -> Floats:
         """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and the size by the SLO.

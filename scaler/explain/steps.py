@@ -10,7 +10,7 @@ requests / 16 per replica = 2.5"; the bounds make that 3, and at a maximum of 2 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, isclose, isfinite, isnan
@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from scaler.model import Decision
+from scaler.model import Decision, Evidence
 from scaler.policy.columns import OBJECTIVES, Signal
 from scaler.policy.trace import LOWER_BOUND
 from scaler.signals.kernels import ewma_fast_slow
@@ -261,8 +261,22 @@ def objectives(case: Case, decision: Decision | None = None) -> Step:
     if decision is not None and decision.evidence.slo is not None:
         slo = decision.evidence.slo
         sentences.append(f"{slo[0].upper()}{slo[1:]}.")
+        sentences.extend(_capacity(decision.evidence))
     table = ExplainTable(("objective", "smoothed", "per replica", "replicas"), tuple(rows))
     return Step("objectives", "Demand of each objective", tuple(sentences), table)
+
+
+def _capacity(evidence: Evidence) -> Iterator[str]:
+    """What one replica can do, and what the size has more for the SLO."""
+    if evidence.request_replica_s is None or evidence.step_s is None:
+        return
+    rate, step = number(1.0 / evidence.request_replica_s), number(1000.0 * evidence.step_s)
+    yield f"One replica serves {rate} requests per second: an empty decode step takes {step} ms, as the engine shows."
+    if evidence.headroom_times is not None and evidence.headroom_times > 1.0:
+        times = number(evidence.headroom_times)
+        yield f"More requests missed the SLO than the error budget allows: the headroom is {times} times as large."
+    if evidence.burst_replicas:
+        yield f"{counted(evidence.burst_replicas, 'replica')} stay for a burst like the last one, two hours at most."
 
 
 def _demand(case: Case, signal: Signal, target: float) -> str:

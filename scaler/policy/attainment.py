@@ -8,6 +8,9 @@ one update may be those of requests of an earlier one.
 A time per output token is one observation per finished request, or, of engines without such a histogram, one per
 token. So that a request weighs the same, each late time counts as requests / times of the last hours, at most 1.
 
+Requests of one moment have nearly the same time per output token, and buckets are wide: vLLM's between 50 and 75 ms may
+hold all of them. So those in the bucket of the SLO are divided by the mean time between tokens.
+
 Both windows are slots: `SLOTS` full ones and the present one. Of the oldest slot the part counts that is still inside
 the window. A changed SLO holds from then on: requests of before were judged by the SLO of their time.
 
@@ -53,6 +56,7 @@ HOUR, DAYS = Window("1h", 300.0), Window("3d", 21600.0)
 WINDOWS = (HOUR, DAYS)
 OBJECTIVE = 0.99  # of the requests meet the SLO; the rest is the error budget
 FEWEST = 1.0  # requests below which there is no ratio: the oldest slot leaves a part of one
+SPREAD = 0.3  # of the SLO: times per output token in the bucket around it are within so much of each other
 WEIGHT_S = 3600.0  # time constant of requests and times, whose ratio weighs a late time
 LARGEST = 1e15  # of a restored count
 # Floats per workload: the time, two totals, two sums of the weight, and two windows of 13 slots with four counts each.
@@ -160,15 +164,31 @@ def _update(
         totals[i, 1] += added[i, 1]
 
 
-def update(counts: Attainment, rates: Floats, now: float, longest_s: float) -> Update:
+def update(counts: Attainment, rates: Floats, itl: Floats, now: float, longest_s: float) -> Update:
     """Adds what was served since the last update, in place.
 
-    rates: shape (rows, len(WorkRate)), per second; rows without both latencies add nothing. now: POSIX seconds.
-    longest_s: the rates hold for so many seconds at most.
+    rates: shape (rows, len(WorkRate)), per second; rows without both latencies add nothing. itl: of the SLO, seconds,
+    shape (rows,). now: POSIX seconds. longest_s: the rates hold for so many seconds at most.
     """
     added = np.full((len(counts.at), len(Count)), np.nan)
-    _update(*counts, rates, now, longest_s, added)
+    _update(*counts, _divided(rates, itl), now, longest_s, added)
     return Update(added[:, Count.REQUESTS], added[:, Count.MISSES])
+
+
+def _divided(rates: Floats, itl: Floats) -> Floats:
+    """The rates with the times per output token in the bucket of the SLO divided by the mean time between tokens.
+
+    A half of them is late if the mean is the SLO, none at `SPREAD / 2` below it, all at as much above. Without a mean
+    they stay as they are.
+    """
+    gaps, least, most = (
+        rates[:, column] for column in (WorkRate.GAPS, WorkRate.TPOT_LATE_LEAST, WorkRate.TPOT_LATE_MOST)
+    )
+    mean = rates[:, WorkRate.GAP_SECONDS] / np.where(gaps > 0.0, gaps, np.nan)
+    late = least + np.clip((mean / itl - 1.0) / SPREAD + 0.5, 0.0, 1.0) * (most - least)
+    divided = rates.copy()
+    divided[:, WorkRate.TPOT_LATE] = np.where(np.isnan(late), rates[:, WorkRate.TPOT_LATE], late)
+    return divided
 
 
 def attained(counts: Attainment, window: Window) -> Attained:

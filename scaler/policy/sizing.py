@@ -9,16 +9,21 @@ Demand is the rate at which work arrives, not the requests in hand: a queue says
 2. **Capacity.** `step` and a factor on `f` are fitted to the engine's mean time between tokens. A replica whose steps
    may take `TARGET * itl` has room for `1 - step / (TARGET * itl)` seconds of work in each second.
 3. **Arriving work** `x`, in replicas: the work of the requests that arrive per second, over that room.
-4. **Size**: `x + headroom * sqrt(x)`, the spread of random arrivals; more where starts take long. Waiting requests add
-   what drains them within one start. The largest of the last `hold_starts` start-up times counts, so that replicas do
-   not end and start again for the same work.
+4. **Size**: the work that lasts, and one standard deviation of random arrivals; more where starts take long. Requests
+   without a first token add what drains them within one start. The largest of the last `hold_starts` start-up times
+   counts, so that replicas do not end and start again for the same work.
+5. **Error budget**: requests that miss the SLO while work is late widen the headroom, until no more miss than may.
+6. **Burst guard**: after a burst that was over before a new replica could be ready, replicas for the next one stay for
+   `MEMORY_S`.
 
 The constants of rules that can be switched off are an argument, `SizingConstants`: a replay measures what each rule is
 worth. The daemon passes `DEFAULTS`.
 
 Worked example: an empty step of 10 ms, `itl: 50ms`, two requests per second of 500 prompt and 200 output tokens: a
 request takes 0.0435 s for its prompt and 0.022 s for its tokens, so 0.13 s of work arrive per second. The room is
-1 - 10/40 = 0.75, x is 0.17 replicas, the size with starts of 75 s is 0.32: one replica.
+1 - 10/40 = 0.75, x is 0.174 replicas, and a request takes 0.087 replica-seconds. The deviation of arrivals within 10 s
+is sqrt(0.174 * 0.087 / 10) = 0.039. With starts of 75 s the size is 0.174 + sqrt((0.7 * 0.039)**2 + 0.15**2 * 0.174) =
+0.24: one replica.
 """
 
 from __future__ import annotations
@@ -80,8 +85,20 @@ class Estimate(IntEnum):
     DECODE = 15  # replica-seconds of output that arrive per second, smoothed
     WORK = 16  # x: replicas of arriving work
     SIZE = 17  # replicas that the workload needs, unrounded
-    PEAKS_FROM = 18  # POSIX seconds when the newest of the peaks began
-    PEAKS = 19  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
+    SLOW = 18  # replicas of arriving work over SLOW_S
+    UNREAD = 19  # requests without a first token
+    REQUESTS = 20  # of the last hours, decayed
+    STRETCH = 21  # of the headroom by the error budget: 0 none, 1 all of it
+    LATE_AT = 22  # POSIX seconds when work was last late
+    ABSENT_AT = 23  # POSIX seconds when no replica was ready last
+    QUEUE = 24  # replica-seconds that would wait without the burst guard
+    SPELL_S = 25  # of the present spell with a queue: seconds with more work than replicas
+    SPELL_LATE = 26  # … requests that would miss the SLO
+    SPELL_PEAK = 27  # … the most work
+    BURST = 28  # the most work of the bursts that are remembered
+    BURST_AT = 29  # POSIX seconds when the last of them ended
+    PEAKS_FROM = 30  # POSIX seconds when the newest of the peaks began
+    PEAKS = 31  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
 
 
 PEAK_COUNT = 12
@@ -100,6 +117,17 @@ USUAL_START_S = 75.0
 UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
 ARRIVAL_S = 10.0  # time constant of arriving prompts
 MEAN_OF, PRIOR_REQUESTS = 200.0, 5.0  # requests over which means are taken; those that the assumptions count for
+SLOW_S = 60.0  # time constant of work that lasts
+# Error budget and bursts.
+BUDGET = 0.009  # of the requests may miss the SLO: a tenth below the 1 % that is allowed
+BUDGET_GAIN = 3.0  # stretch per share of the requests of MEMORY_S that missed beyond the budget
+MEMORY_S = 7200.0  # time constant of the requests that misses are compared with, and for which a burst is remembered
+FEWEST_REQUESTS = 100.0  # of MEMORY_S: with fewer a few misses would be many
+LATE_ITL = 0.9  # of the SLO: steps that are slower on average are late
+LATE_S = 60.0  # after work was late, misses count for so long
+ABSENT_STARTS = (
+    3.0  # start-up times after a cold start for which misses do not count: replicas come as fast as they can
+)
 # Learning the capacity.
 WINDOW_S = 60.0  # samples are means over this time
 FEWEST_GAPS = 4.0  # tokens per second below which a sample says nothing
@@ -117,7 +145,9 @@ class SizingConstants(NamedTuple):
 
     full_kv: float = 0.95  # of the KV cache: above it engines preempt requests; inf: the cache limits nothing
     longest_residence_s: float = 30.0  # time constant of decode work: half a request's time in the batch, at most this
-    headroom: float = 0.35  # times the square root of the replicas of work, at a start-up time of USUAL_START_S
+    noise: float = 2.0  # standard deviations of random arrivals by which a rise of seconds is not believed
+    headroom: float = 0.7  # standard deviations of random arrivals, at a start-up time of USUAL_START_S
+    drift: float = 0.15  # times the square root of the work: how far its rate moves within a start-up time
     headroom_power: float = 0.25  # of the start-up time over USUAL_START_S
     backlog_of_ttft: float = 0.5  # of the TTFT of the SLO: a longer queue counts; inf: none counts
     hold_starts: float = 6.0  # start-up times for which the largest size counts, within the two bounds
@@ -126,6 +156,9 @@ class SizingConstants(NamedTuple):
     sharpest: float = 0.1  # weight of a sample for the empty step: 1 / (sharpest + f)**2; inf: it is not learned
     lowest_factor: float = 0.4
     highest_factor: float = 2.5
+    stretch: float = 3.0  # times the headroom more, if the error budget needs it
+    burst_margin: float = 1.3  # times the most work of a burst; the next one may be higher
+    burst_share: float = 0.1  # of the requests of the last hours: fewer that are late are no burst; inf: no guard
 
 
 DEFAULTS = SizingConstants()
@@ -141,7 +174,12 @@ _PROMPT_READ, _REPLICA_SECONDS = int(Estimate.PROMPT_READ), int(Estimate.REPLICA
 _PREFILL, _DECODE, _WORK, _SIZE = (
     int(Estimate.PREFILL), int(Estimate.DECODE), int(Estimate.WORK), int(Estimate.SIZE),
 )  # fmt: skip
-_PEAKS_FROM = int(Estimate.PEAKS_FROM)
+_PEAKS_FROM, _SLOW, _UNREAD = int(Estimate.PEAKS_FROM), int(Estimate.SLOW), int(Estimate.UNREAD)
+_REQUESTS, _STRETCH = int(Estimate.REQUESTS), int(Estimate.STRETCH)
+_LATE_AT, _ABSENT_AT = int(Estimate.LATE_AT), int(Estimate.ABSENT_AT)
+_QUEUE, _SPELL_S, _SPELL_LATE = int(Estimate.QUEUE), int(Estimate.SPELL_S), int(Estimate.SPELL_LATE)
+_SPELL_PEAK, _BURST, _BURST_AT = int(Estimate.SPELL_PEAK), int(Estimate.BURST), int(Estimate.BURST_AT)
+_MOMENTS = [_AT, _LATE_AT, _ABSENT_AT, _BURST_AT, _PEAKS_FROM]
 _ARRIVED, _FIRSTS, _FINISHED = int(WorkRate.ARRIVED), int(WorkRate.FIRST_TOKENS), int(WorkRate.FINISHED)
 _READ, _GENERATED = int(WorkRate.PROMPT), int(WorkRate.GENERATED)
 _RATE_GAPS, _RATE_GAP_SECONDS = int(WorkRate.GAPS), int(WorkRate.GAP_SECONDS)
@@ -150,7 +188,7 @@ _RATE_GAPS, _RATE_GAP_SECONDS = int(WorkRate.GAPS), int(WorkRate.GAP_SECONDS)
 def blank(rows: int) -> Floats:
     """Estimates of workloads without traffic so far, shape (rows, WIDTH)."""
     estimates = np.zeros((rows, WIDTH))
-    estimates[:, [_AT, _WORK, _SIZE, _PEAKS_FROM]] = np.nan
+    estimates[:, [*_MOMENTS, _WORK, _SIZE]] = np.nan
     estimates[:, _PROMPT_SUM], estimates[:, _PROMPTS] = PRIOR_REQUESTS * PROMPT_TOKENS, PRIOR_REQUESTS
     estimates[:, _OUTPUT_SUM], estimates[:, _OUTPUTS] = PRIOR_REQUESTS * OUTPUT_TOKENS, PRIOR_REQUESTS
     estimates[:, _KV] = KV_SHARE
@@ -335,31 +373,126 @@ def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) ->
 
 
 @part
+def _count_unread(estimates: Floats, i: int, rates: Floats, waiting: float, running: float, dt: float) -> None:
+    """Counts the requests without a first token: an engine counts one whose prompt is being read as running.
+
+    A request that ends without a first token is never subtracted, so the count is never above the requests in hand.
+    """
+    unread = estimates[i, _UNREAD] + (_counted(rates[i, _ARRIVED]) - _counted(rates[i, _FIRSTS])) * dt
+    estimates[i, _UNREAD] = min(max(unread, waiting), waiting + running)
+
+
+@part
+def _spread(work: float, request_s: float) -> float:
+    """Standard deviation of arriving work, in replicas, averaged with a time constant of ARRIVAL_S.
+
+    Requests that arrive at random with exponential work: the variance of such a mean is rate * 2 * request_s**2 /
+    (2 * ARRIVAL_S) (Campbell's theorem), and the rate is work / request_s.
+    """
+    return np.sqrt(work * request_s / ARRIVAL_S)
+
+
+@part
+def _lasting(estimates: Floats, i: int, spread: float, constants: SizingConstants) -> float:
+    """The arriving work without the peaks that random arrivals make within seconds."""
+    work = estimates[i, _WORK]
+    return max(min(work, estimates[i, _SLOW]), work - constants.noise * spread, 0.0)
+
+
+@part
 def _with_backlog(
     estimates: Floats,
     i: int,
     size: float,
-    in_queue: float,
+    backlog: float,
     ready: float,
     ttft: float,
-    itl: float,
     start: float,
     constants: SizingConstants,
 ) -> float:
-    """The size that also drains the queue, and what arrives before new replicas are ready, within one start."""
+    """The size that also drains the queue, and what arrives before new replicas are ready, within one start.
+
+    backlog: replica-seconds of the requests without a first token.
+    """
     work = estimates[i, _WORK]
-    backlog = in_queue * request_replica_s(estimates, i, itl, constants)
     if not ready > 0.0 or not backlog > constants.backlog_of_ttft * ttft * ready:
         return size
     backlog += max(work - ready, 0.0) * start
     return max(size, min(work + backlog / start, 2.0 * max(work, 1.0) + 2.0))
 
 
+@part
+def _follow_budget(
+    estimates: Floats, i: int, arrived: float, misses: float, late: bool, ready: float, start: float, now: float
+) -> None:
+    """Integral control: misses beyond the budget stretch the headroom, and fewer release it.
+
+    A miss counts only while work is late: one that a long prompt makes would not be met by more replicas either.
+    misses: NaN if they are not measured.
+    """
+    if late:
+        estimates[i, _LATE_AT] = now
+    if not ready > 0.0 or np.isnan(estimates[i, _ABSENT_AT]):
+        estimates[i, _ABSENT_AT] = now
+    if np.isnan(misses):
+        return
+    is_late = now - estimates[i, _LATE_AT] <= LATE_S  # not so where it is NaN
+    starts = now - estimates[i, _ABSENT_AT] <= ABSENT_STARTS * start
+    counted = misses if is_late and not starts else 0.0
+    beyond = (counted - BUDGET * arrived) / max(estimates[i, _REQUESTS], FEWEST_REQUESTS)
+    estimates[i, _STRETCH] = min(max(estimates[i, _STRETCH] + BUDGET_GAIN * beyond, 0.0), 1.0)
+
+
+@part
+def _remembered(estimates: Floats, i: int, now: float, constants: SizingConstants) -> float:
+    """Replicas that stay for the next burst."""
+    # A moment after `now` is of a clock that was set back.
+    recent = 0.0 <= now - estimates[i, _BURST_AT] < MEMORY_S
+    return constants.burst_margin * estimates[i, _BURST] if recent else 0.0
+
+
+@part
+def _guard(
+    estimates: Floats,
+    i: int,
+    size: float,
+    raw: float,
+    arrived: float,
+    ready: float,
+    ttft: float,
+    start: float,
+    dt: float,
+    now: float,
+    constants: SizingConstants,
+) -> float:
+    """The size with what stays for the next burst.
+
+    A burst is judged by the queue that would be there without the guard, or the guard would end its own reason. It is
+    over within a start-up time; what lasts longer is served by new replicas. raw: replicas of work that arrived since
+    the last update. arrived: requests.
+    """
+    replicas = min(np.ceil(size), ready)
+    if replicas > 0.0:
+        estimates[i, _QUEUE] = max(0.0, estimates[i, _QUEUE] + (raw - replicas) * dt)
+        if estimates[i, _QUEUE] > 0.0:
+            estimates[i, _SPELL_S] += dt if raw > replicas else 0.0
+            estimates[i, _SPELL_PEAK] = max(estimates[i, _SPELL_PEAK], estimates[i, _WORK])
+            estimates[i, _SPELL_LATE] += arrived if estimates[i, _QUEUE] > ttft * replicas else 0.0
+        else:
+            many = constants.burst_share * max(estimates[i, _REQUESTS], FEWEST_REQUESTS)
+            if estimates[i, _SPELL_S] < start and estimates[i, _SPELL_LATE] > many:
+                known = estimates[i, _BURST] if now - estimates[i, _BURST_AT] < MEMORY_S else 0.0
+                estimates[i, _BURST] = max(known, estimates[i, _SPELL_PEAK])
+                estimates[i, _BURST_AT] = now
+            estimates[i, _SPELL_S] = estimates[i, _SPELL_LATE] = estimates[i, _SPELL_PEAK] = 0.0
+    return max(size, _remembered(estimates, i, now, constants))
+
+
 _COLUMNS = types.Array(types.float64, 2, "C")
 _CONSTANTS = typeof(DEFAULTS)
 
 
-@kernel(types.void(_COLUMNS, _COLUMNS, *7 * (FLOATS,), NUMBER, NUMBER, _CONSTANTS))
+@kernel(types.void(_COLUMNS, _COLUMNS, *8 * (FLOATS,), NUMBER, NUMBER, _CONSTANTS))
 def _update(
     estimates: Floats,
     rates: Floats,
@@ -370,6 +503,7 @@ def _update(
     ttft: Floats,
     itl: Floats,
     start: Floats,
+    misses: Floats,
     longest: float,
     now: float,
     constants: SizingConstants,
@@ -382,32 +516,64 @@ def _update(
         estimates[i, _AT] = now
         if not dt > 0.0:
             continue
-        replicas = _counted(ready[i])
-        _learn_requests(estimates, i, rates, _counted(running[i]), _counted(kv_used[i]), replicas, min(dt, longest))
-        _learn_capacity(estimates, i, rates, _counted(waiting[i]), replicas, itl[i], min(dt, longest), constants)
-        work = _arriving(estimates, i, rates, itl[i], dt, constants)
-        estimates[i, _WORK] = work
-        size = work + constants.headroom * (start[i] / USUAL_START_S) ** constants.headroom_power * np.sqrt(work)
-        size = _with_backlog(estimates, i, size, _counted(waiting[i]), replicas, ttft[i], itl[i], start[i], constants)
+        replicas, known_s = _counted(ready[i]), min(dt, longest)  # the rates hold no longer
+        _learn_requests(estimates, i, rates, _counted(running[i]), _counted(kv_used[i]), replicas, known_s)
+        _count_unread(estimates, i, rates, _counted(waiting[i]), _counted(running[i]), known_s)
+        unread = estimates[i, _UNREAD]
+        _learn_capacity(estimates, i, rates, unread, replicas, itl[i], known_s, constants)
+        estimates[i, _WORK] = _arriving(estimates, i, rates, itl[i], dt, constants)
+        request_s = request_replica_s(estimates, i, itl[i], constants)
+        arrived = rates[i, _ARRIVED] * known_s
+        raw = rates[i, _ARRIVED] * request_s
+        estimates[i, _SLOW] += -expm1(-dt / SLOW_S) * (raw - estimates[i, _SLOW])
+        estimates[i, _REQUESTS] = max(exp(-dt / MEMORY_S) * estimates[i, _REQUESTS] + arrived, 0.0)
+        backlog = unread * request_s
+        late = backlog > constants.backlog_of_ttft * ttft[i] * replicas
+        late = late or estimates[i, _GAP_SECONDS] > LATE_ITL * itl[i] * estimates[i, _GAPS]
+        _follow_budget(estimates, i, arrived, misses[i], late, replicas, start[i], now)
+        spread = _spread(estimates[i, _WORK], request_s)
+        lasting = _lasting(estimates, i, spread, constants)
+        headroom = np.sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
+        headroom *= (start[i] / USUAL_START_S) ** constants.headroom_power
+        size = lasting + headroom * (1.0 + constants.stretch * estimates[i, _STRETCH])
+        size = _with_backlog(estimates, i, size, backlog, replicas, ttft[i], start[i], constants)
         hold = min(max(constants.hold_starts * start[i], constants.shortest_hold_s), constants.longest_hold_s)
-        estimates[i, _SIZE] = _largest(estimates, i, size, hold, now)
+        size = _largest(estimates, i, size, hold, now)
+        estimates[i, _SIZE] = _guard(
+            estimates, i, size, raw, arrived, replicas, ttft[i], start[i], known_s, now, constants
+        )
 
 
-@kernel(types.void(_COLUMNS, FLOATS, types.Array(types.float64, 1, "C")))
-def _request_costs(estimates: Floats, itl: Floats, costs: Floats) -> None:
+class Capacity(NamedTuple):
+    """What is shown of the estimates, shape (rows,); NaN without an SLO and before the first request.
+
+    request_replica_s: replica-seconds that one request takes.
+    step_s:            seconds of a decode step with nothing in it.
+    headroom_times:    what the error budget multiplies the headroom by, 1 or more.
+    burst_replicas:    those that stay for a burst; 0 if none is remembered.
+    """
+
+    request_replica_s: Floats
+    step_s: Floats
+    headroom_times: Floats
+    burst_replicas: Floats
+
+
+@kernel(types.void(_COLUMNS, FLOATS, NUMBER, types.Array(types.float64, 2, "C")))
+def _capacity(estimates: Floats, itl: Floats, now: float, shown: Floats) -> None:
     for i in range(estimates.shape[0]):
         if estimates[i, _OUTPUTS] > PRIOR_REQUESTS and not np.isnan(itl[i]):
-            costs[i] = request_replica_s(estimates, i, itl[i])
+            shown[0, i] = request_replica_s(estimates, i, itl[i], DEFAULTS)
+            shown[1, i] = empty_step(estimates, i)
+            shown[2, i] = 1.0 + DEFAULTS.stretch * estimates[i, _STRETCH]
+            shown[3, i] = _remembered(estimates, i, now, DEFAULTS)
 
 
-def request_costs(estimates: Floats, itl: Floats) -> Floats:
-    """Replica-seconds that one request of each workload takes, shape (rows,).
-
-    NaN without an SLO, and before the first request. estimates: shape (rows, WIDTH). itl: of the SLO, seconds.
-    """
-    costs = np.full(len(itl), np.nan)
-    _request_costs(estimates, itl, costs)
-    return costs
+def capacity(estimates: Floats, itl: Floats, now: float) -> Capacity:
+    """estimates: shape (rows, WIDTH). itl: of the SLO, seconds, shape (rows,). now: POSIX seconds."""
+    shown = np.full((len(Capacity._fields), len(itl)), np.nan)
+    _capacity(estimates, itl, now, shown)
+    return Capacity(*shown)
 
 
 class SloColumns(NamedTuple):
@@ -421,11 +587,12 @@ class SizingInputs(NamedTuple):
     """What sizing reads of each workload at one moment, shape (rows,) but for rates.
 
     rates:   shape (rows, len(WorkRate)), per second; NaN: not known now, and the estimates stay as they are.
-    waiting: requests without a first token, at the engines and at the gateway.
-    running: requests in the engines.
+    waiting: requests that wait, at the engines and at the gateway.
+    running: requests in the engines, prompts being read included.
     kv_used: mean ratio over the replicas.
     ready:   replicas.
     start:   seconds that a start takes.
+    misses:  requests that missed the SLO since the last update; NaN: not measured.
     """
 
     rates: Floats
@@ -434,6 +601,7 @@ class SizingInputs(NamedTuple):
     kv_used: Floats
     ready: Floats
     start: Floats
+    misses: Floats
 
 
 def update(
@@ -448,17 +616,18 @@ def update(
 
     estimates: shape (rows, WIDTH). now: POSIX seconds. longest_s: the rates hold for so many seconds at most.
     """
-    rates, waiting, running, kv_used, ready, start = inputs
-    columns = (rates, waiting, running, kv_used, ready, slos.ttft, slos.itl, start)
+    rates, waiting, running, kv_used, ready, start, misses = inputs
+    columns = (rates, waiting, running, kv_used, ready, slos.ttft, slos.itl, start, misses)
     _update(estimates, *columns, longest_s, now, constants)
 
 
 def made_sound(estimates: Floats) -> Floats:
     """The same estimates, blank where this version could not have written them: they may come from another one."""
     may_be_unknown = np.zeros(WIDTH, dtype=np.bool_)
-    may_be_unknown[[_AT, _WORK, _SIZE, _PEAKS_FROM]] = True
+    may_be_unknown[[*_MOMENTS, _WORK, _SIZE]] = True
     # NaN compares as False.
     sound: Mask = np.all((np.abs(estimates) <= LARGEST) | (may_be_unknown & np.isnan(estimates)), axis=1)
     sound &= np.all(estimates[:, [_PROMPTS, _OUTPUTS, _STEP_WEIGHT, _FACTOR_WEIGHT, _STEP_SUM]] >= SMALLEST, axis=1)
-    sound &= ~np.any(estimates[:, [_WORK, _SIZE]] < 0.0, axis=1)
+    sound &= ~np.any(estimates[:, [_WORK, _SIZE, _UNREAD, _REQUESTS, *range(_QUEUE, _BURST + 1)]] < 0.0, axis=1)
+    sound &= (estimates[:, _STRETCH] >= 0.0) & (estimates[:, _STRETCH] <= 1.0)
     return np.where(sound[:, None], estimates, blank(len(estimates)))

@@ -3,7 +3,8 @@
 A part of the sizing is switched off by its constants, which are an argument of the kernel: what is replayed is the
 kernel of the daemon. The keep-warm time is fixed instead of estimated.
 
-Worked example: 2.4 replicas of work have the size 2.4 with PARTS["headroom"], by default 2.4 + 0.35 * √2.4 = 2.94.
+Worked example: 2.4 replicas of work that lasts, of requests of 0.1 replica-seconds, have the size 2.4 with
+PARTS["headroom"]; by default sqrt((0.7 * 0.15)**2 + 0.15**2 * 2.4) = 0.26 more.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ KEEP_WARM = "learned-keep-warm"
 # Keep-warm is no part of the sizing: there the constants stay.
 PARTS: Mapping[str, SizingConstants] = MappingProxyType(
     {
-        "headroom": DEFAULTS._replace(headroom=0.0),
+        "noise": DEFAULTS._replace(noise=0.0),
+        "headroom": DEFAULTS._replace(headroom=0.0, drift=0.0),
+        "error-budget": DEFAULTS._replace(stretch=0.0),
+        "burst-guard": DEFAULTS._replace(burst_share=inf),
         "headroom-for-starts": DEFAULTS._replace(headroom_power=0.0),
         # Shorter than a scrape: each size counts for itself.
         "hold": DEFAULTS._replace(shortest_hold_s=1.0, longest_hold_s=1.0),
         "backlog": DEFAULTS._replace(backlog_of_ttft=inf),
         "residence": DEFAULTS._replace(longest_residence_s=ARRIVAL_S),
-        "learned-step": DEFAULTS._replace(sharpest=inf),
         "learned-factor": DEFAULTS._replace(lowest_factor=1.0, highest_factor=1.0),
+        # Without the factor too, which would compensate.
+        "learned-capacity": DEFAULTS._replace(sharpest=inf, lowest_factor=1.0, highest_factor=1.0),
         "kv-limit": DEFAULTS._replace(full_kv=inf),
         KEEP_WARM: DEFAULTS,
     }

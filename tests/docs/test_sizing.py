@@ -27,7 +27,9 @@ def test_constant_has_the_value_of_the_code(name):
 
 
 def test_every_constant_in_a_sentence_has_a_value():
-    assert set(re.findall(r"[ `(]([A-Z]+_[A-Z_]+|TARGET|HEADROOM|CROWDED|SLOWEST|WIDTH)[ `]", PAGE)) == set(STATED)
+    assert set(
+        re.findall(r"[ `(]([A-Z]+_[A-Z_]+|TARGET|NOISE|HEADROOM|DRIFT|BUDGET|STRETCH|CROWDED|SLOWEST|WIDTH)[ `]", PAGE)
+    ) == set(STATED)
 
 
 def test_worked_example_has_the_result_of_the_code():
@@ -35,8 +37,17 @@ def test_worked_example_has_the_result_of_the_code():
     for column, value in ((Estimate.STEP_SUM, 0.010), (Estimate.STEP_WEIGHT, 1.0)):
         estimates[0, column] = value
     room, request_s = sizing.room(estimates, 0, 0.05), sizing.request_replica_s(estimates, 0, 0.05, sizing.DEFAULTS)
-    size = 2.0 * request_s + sizing.DEFAULTS.headroom * (2.0 * request_s) ** 0.5
+    work, constants = 2.0 * request_s, sizing.DEFAULTS
+    spread = (work * request_s / sizing.ARRIVAL_S) ** 0.5
+    headroom = ((constants.headroom * spread) ** 2 + constants.drift**2 * work) ** 0.5
 
-    for text in ("10/40 = 0.75", "0.75 = 0.174 replicas", "0.32: one replica"):
+    for text in (
+        "10/40 = 0.75",
+        "0.75 = 0.174 replicas",
+        "/ 10) = 0.039",
+        "0.15² × 0.174) = 0.068",
+        "size 0.24: one replica",
+    ):
         assert text in " ".join(PAGE.split())
-    assert (round(room, 2), round(2.0 * request_s, 3), round(size, 2)) == (0.75, 0.174, 0.32)
+    assert (round(room, 2), round(work, 3), round(spread, 3)) == (0.75, 0.174, 0.039)
+    assert (round(headroom, 3), round(work + headroom, 2)) == (0.068, 0.24)

@@ -10,7 +10,7 @@ Worked example: 40 requests in hand and `work=16`: the scaler's `value()` is 3.0
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isnan, nan
+from math import inf, isfinite, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,21 @@ from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
 from ..ablations import KEEP_WARM, NOTHING, constants_without
 from ..baseline import Baseline, Explanation, Observation
-from ..columns import BUCKETS, FIRSTS, READ_TOKENS, TPOT, TPOT_BOUNDS, TTFT, TTFT_BOUNDS, ReplayWorld
+from ..columns import (
+    ALIVE,
+    BUCKETS,
+    CREATED,
+    FIRSTS,
+    OUTPUT,
+    PROMPT,
+    READ_TOKENS,
+    READY_AT,
+    TPOT,
+    TPOT_BOUNDS,
+    TTFT,
+    TTFT_BOUNDS,
+    ReplayWorld,
+)
 from ..metric_pages import DECODED_S, EXISTING, KV_USED, TOKENS_GENERATED
 from ..servers import ReplaySlo
 from .keda_and_hpa import KedaAndHpa
@@ -112,6 +126,7 @@ class Tidegate:
         self._active = True
         self._reason: Reason | None = None
         self._sizes, self._constants, self._attainment = sizing.blank(1), constants, attainment.blank(1)
+        self._slo: tuple[float, float] | None = None  # ttft and itl, seconds
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
     def hear(self, observation: Observation) -> None:
@@ -135,10 +150,14 @@ class Tidegate:
         counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
         counters[WorkRate.GENERATED], counters[WorkRate.GAPS] = generated, generated - world.counts[FIRSTS]
         counters[WorkRate.GAP_SECONDS] = observation.pages[DECODED_S]
-        counters[WorkRate.TTFT :] = _latencies(world, slo)
+        if self._slo is None:
+            self._slo = _mean_slo(world, slo)
+        ttft, itl = self._slo
+        counters[WorkRate.TTFT :] = _latencies(world, ttft, itl)
         before = np.full_like(counters, nan) if self._counters is None else self._counters
         rates = ((counters - before) / self.every_s)[None]
-        attainment.update(self._attainment, rates, observation.now, 3.0 * self.every_s)
+        slos = sizing.SloColumns(np.full(1, ttft), np.full(1, itl))
+        served = attainment.update(self._attainment, rates, slos.itl, observation.now, 3.0 * self.every_s)
         if self._counters is not None:
             readings, ready = self._readings, self._readings.ready
             start_s = nan if self._past is None else self._past.start_s
@@ -149,8 +168,8 @@ class Tidegate:
                 kv_used=np.full(1, observation.pages[KV_USED]),
                 ready=ready,
                 start=np.full(1, UNLEARNED_START_S if isnan(start_s) else start_s),
+                misses=served.misses,
             )
-            slos = sizing.SloColumns(np.full(1, slo.first_s), np.full(1, slo.rest_per_token_s))
             sizing.update(self._sizes, slos, inputs, observation.now, 3.0 * self.every_s, self._constants)
         self._counters = counters
         size = self._sizes[0, Estimate.SIZE]
@@ -209,11 +228,18 @@ class Tidegate:
         return max(in_pods, before[0]) + held, max(kv_used, before[1]), max(share, before[2])
 
 
-def _latencies(world: ReplayWorld, slo: ReplaySlo) -> list[float]:
+def _mean_slo(world: ReplayWorld, slo: ReplaySlo) -> tuple[float, float]:
+    """The SLO `ttft` and `itl` of a configuration, seconds: what the server's SLO allows the load's mean request."""
+    prompt, output = (float(world.request_counts[:, column].mean()) for column in (PROMPT, OUTPUT))
+    rest_s = slo.rest_s if isfinite(slo.rest_s) else 0.0
+    return slo.first_s + slo.first_per_prompt_s * prompt, slo.rest_per_token_s + rest_s / max(output, 1.0)
+
+
+def _latencies(world: ReplayWorld, ttft: float, itl: float) -> list[float]:
     """All observations of both latencies, and the late ones: estimated, at least and at most. NaN: not measured."""
     histograms = Histograms(np.cumsum(world.histograms, axis=1, dtype=np.float64).ravel(), _PARTS)
     counters = []
-    for latency, limit in ((Latency.TTFT, slo.first_s), (Latency.TPOT, slo.rest_per_token_s)):
+    for latency, limit in ((Latency.TTFT, ttft), (Latency.TPOT, itl)):
         split = histograms.split(latency, (0,), limit)
         if split is None:
             counters += [nan] * 4
@@ -233,12 +259,12 @@ class _Past:
     def __init__(self, specs: Specs, teaching: KeepWarmConfig) -> None:
         self._constraints = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
         self._row, self._valid, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
-        self._woken_at: float | None = None
+        self._looked_at = 0.0  # seconds of the load
         self.start_s = nan  # that a start takes, as far as one was measured
         self.looks_again_at = 0.0
 
     def constraints(self, observation: Observation, readings: Readings) -> Constraints:
-        self._time_the_start(observation)
+        self._time_starts(observation)
         self._constraints.rest(self._row, readings, self._valid, self._gpus, observation.now)
         standing = self._constraints.at(observation.now)
         again = float(self._constraints.returns_at(self._row)[0])
@@ -247,17 +273,20 @@ class _Past:
             self.looks_again_at = min(self.looks_again_at, again)
         return standing
 
-    def _time_the_start(self, observation: Observation) -> None:
-        """From the look that finds a replica on its way to the one that finds it ready."""
-        if observation.ready or not observation.wanted:
-            if observation.ready and self._woken_at is not None:
-                key, begun = PodKey("", f"{observation.now}"), self._woken_at
-                pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=observation.now)
-                self._constraints.starts.observe(0, [pod], waiting=False, now=observation.now)
-                self.start_s = float(self._constraints.starts.times.p50[0])
-            self._woken_at = None
-        elif self._woken_at is None:
-            self._woken_at = observation.now
+    def _time_starts(self, observation: Observation) -> None:
+        """Reports the pods that became ready since the last look. Those of the beginning took no time to start."""
+        world, now = observation.world, observation.now
+        slots = world.order[: world.counts[ALIVE]]
+        created, ready_at = world.replicas[slots, CREATED], world.replicas[slots, READY_AT]
+        started = (ready_at > self._looked_at) & (ready_at <= now) & (ready_at > created)
+        self._looked_at = now
+        for slot in np.flatnonzero(started).tolist():
+            key = PodKey("", f"{slots[slot]}@{ready_at[slot]}")
+            begun, ended = float(created[slot]), float(ready_at[slot])
+            pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=ended)
+            self._constraints.starts.observe(0, [pod], waiting=False, now=now)
+        if started.any():
+            self.start_s = float(self._constraints.starts.times.p50[0])
 
 
 class _Rings:

@@ -14,6 +14,7 @@ const GROUPS = [
   ["SLO", {
     slo: ["the last 3 days", text], slo_attainment_hour: ["met in the last hour", exact], slo_attainment_least: ["at least, by the buckets", exact],
     slo_attainment_most: ["at most", exact], request_replica_s: ["replica-seconds per request", (value) => String(Number(value.toPrecision(3)))],
+    step_s: ["empty decode step", (value) => `${Number((value * 1000).toPrecision(3))} ms`], headroom_times: ["headroom, times", (value) => String(Number(value.toPrecision(3)))], burst_replicas: ["kept for a burst", format.count],
   }],
   ["Replicas", {
     replicas_wanted: ["spec.replicas", format.count], replicas_ready: ["ready", format.count],

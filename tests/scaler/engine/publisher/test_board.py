@@ -89,7 +89,10 @@ GOLDEN = """\
         "slo_error_budget": null,
         "slo_requests_total": null,
         "slo_misses_total": null,
-        "request_replica_s": null
+        "request_replica_s": null,
+        "step_s": null,
+        "headroom_times": null,
+        "burst_replicas": null
       },
       "observed": false,
       "published": 3
@@ -150,7 +153,10 @@ GOLDEN = """\
         "slo_error_budget": null,
         "slo_requests_total": null,
         "slo_misses_total": null,
-        "request_replica_s": null
+        "request_replica_s": null,
+        "step_s": null,
+        "headroom_times": null,
+        "burst_replicas": null
       },
       "observed": false,
       "published": null

@@ -5,18 +5,25 @@ from __future__ import annotations
 from math import ceil, exp, expm1, isnan, nan, sqrt
 
 from scaler.policy.sizing import (
+    ABSENT_STARTS,
     ARRIVAL_S,
+    BUDGET,
+    BUDGET_GAIN,
     CONTEXT_OF_OUTPUT,
     CROWDED,
     DEFAULTS,
     FACTOR_PRIOR,
     FASTEST_S,
     FEWEST_GAPS,
+    FEWEST_REQUESTS,
     FORGOTTEN_PER_S,
     FULL_PREFILL,
     KV_SHARE,
+    LATE_ITL,
+    LATE_S,
     LEAST_ROOM,
     MEAN_OF,
+    MEMORY_S,
     OUTPUT_TOKENS,
     PEAK_COUNT,
     PER_CONTEXT_TOKEN,
@@ -24,6 +31,7 @@ from scaler.policy.sizing import (
     PER_SEQUENCE,
     PRIOR_REQUESTS,
     PROMPT_TOKENS,
+    SLOW_S,
     SLOWEST,
     STEP_PRIOR,
     STEP_S,
@@ -72,6 +80,53 @@ class Peaks:
         return max(kept for _, kept in self.sizes)
 
 
+class Budget:
+    """How far misses beyond the error budget stretch the headroom, 0 to 1."""
+
+    def __init__(self):
+        self.stretch, self.late_at, self.absent_at = 0.0, nan, nan
+
+    def follow(self, misses, arrived, recent, late, ready, start, now):
+        if late:
+            self.late_at = now
+        if ready <= 0.0 or isnan(self.absent_at):
+            self.absent_at = now
+        if isnan(misses):
+            return
+        if not now - self.late_at <= LATE_S or now - self.absent_at <= ABSENT_STARTS * start:
+            misses = 0.0
+        self.stretch += BUDGET_GAIN * (misses - BUDGET * arrived) / max(recent, FEWEST_REQUESTS)
+        self.stretch = min(max(self.stretch, 0.0), 1.0)
+
+
+class Bursts:
+    """The queue that would be there without the guard, and the most work of the bursts."""
+
+    def __init__(self, constants):
+        self.constants = constants
+        self.queue, self.most, self.at = 0.0, 0.0, nan
+        self.spell_s = self.spell_late = self.spell_peak = 0.0
+
+    def guard(self, size, work, raw, arrived, recent, ready, ttft, start, dt, now):
+        replicas = min(ceil(size), ready)
+        if replicas > 0:
+            self.queue = max(0.0, self.queue + (raw - replicas) * dt)
+            if self.queue > 0.0:
+                if raw > replicas:
+                    self.spell_s += dt
+                if self.queue > ttft * replicas:
+                    self.spell_late += arrived
+                self.spell_peak = max(self.spell_peak, work)
+            else:
+                late = self.spell_late > self.constants.burst_share * max(recent, FEWEST_REQUESTS)
+                if late and self.spell_s < start:
+                    self.most = max(self.spell_peak, self.most if now - self.at < MEMORY_S else 0.0)
+                    self.at = now
+                self.spell_s = self.spell_late = self.spell_peak = 0.0
+        remembered = 0.0 <= now - self.at < MEMORY_S
+        return max(size, self.constants.burst_margin * self.most) if remembered else size
+
+
 class Sizing:
     """The estimates of one workload, by name."""
 
@@ -84,9 +139,10 @@ class Sizing:
         self.factor_sum = self.factor_weight = FACTOR_PRIOR
         self.gaps = self.gap_seconds = self.prompt_read = self.replica_seconds = 0.0
         self.prefill = self.decode = 0.0
-        self.peaks = Peaks()
+        self.slow = self.unread = self.requests = 0.0
+        self.peaks, self.budget, self.bursts = Peaks(), Budget(), Bursts(constants)
 
-    def update(self, rates, waiting, running, kv_used, ready, ttft, itl, start, longest, now):
+    def update(self, rates, waiting, running, kv_used, ready, ttft, itl, start, misses, longest, now):
         """rates: in the order of WorkRate."""
         arrived, firsts, finished, read, generated, gaps, gap_seconds = rates
         if any(isnan(each) for each in (itl, arrived, firsts, finished, read, generated)):
@@ -94,18 +150,31 @@ class Sizing:
         dt, self.at = now - self.at, now
         if not dt > 0.0:
             return
-        learned_s, ready, waiting = min(dt, longest), known(ready), known(waiting)
+        learned_s, ready, waiting, running = min(dt, longest), known(ready), known(waiting), known(running)
         self.prompt.add(known(read) * learned_s, known(firsts) * learned_s)
         self.output.add(known(generated) * learned_s, known(finished) * learned_s)
-        if known(running) >= 1.0 and known(kv_used) > 0.0 and ready > 0.0:
+        if running >= 1.0 and known(kv_used) > 0.0 and ready > 0.0:
             self.kv += min(0.01 * learned_s, 1.0) * (kv_used * ready / running - self.kv)
-        self.learn_capacity(known(gaps), known(gap_seconds), known(read), waiting, ready, itl, learned_s)
+        unread = self.unread + (known(arrived) - known(firsts)) * learned_s
+        self.unread = min(max(unread, waiting), waiting + running)
+        self.learn_capacity(known(gaps), known(gap_seconds), known(read), self.unread, ready, itl, learned_s)
         self.work = self.arriving(arrived, known(firsts), known(read), itl, dt)
-        constants = self.constants
-        size = self.work + constants.headroom * (start / USUAL_START_S) ** constants.headroom_power * sqrt(self.work)
-        size = self.with_backlog(size, waiting, ready, ttft, itl, start)
+        constants, request_s = self.constants, self.request_s(itl)
+        raw, arrived = arrived * request_s, arrived * learned_s
+        self.slow += (1.0 - exp(-dt / SLOW_S)) * (raw - self.slow)
+        self.requests = max(exp(-dt / MEMORY_S) * self.requests + arrived, 0.0)
+        backlog = self.unread * request_s
+        late = backlog > constants.backlog_of_ttft * ttft * ready or self.gap_seconds > LATE_ITL * itl * self.gaps
+        self.budget.follow(misses, arrived, self.requests, late, ready, start, now)
+        spread = sqrt(self.work * request_s / ARRIVAL_S)
+        lasting = max(min(self.work, self.slow), self.work - constants.noise * spread, 0.0)
+        headroom = sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
+        headroom *= (start / USUAL_START_S) ** constants.headroom_power
+        size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)
+        size = self.with_backlog(size, backlog, ready, ttft, start)
         hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
-        self.size = self.peaks.largest(size, hold, now)
+        size = self.peaks.largest(size, hold, now)
+        self.size = self.bursts.guard(size, self.work, raw, arrived, self.requests, ready, ttft, start, learned_s, now)
 
     def learn_capacity(self, gaps, gap_seconds, read, waiting, ready, itl, dt):
         kept = exp(-dt / WINDOW_S)
@@ -166,8 +235,7 @@ class Sizing:
         self.decode += (1.0 - exp(-dt / residence)) * (decode - self.decode)
         return max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room, 0.0)
 
-    def with_backlog(self, size, waiting, ready, ttft, itl, start):
-        backlog = waiting * self.request_s(itl)
+    def with_backlog(self, size, backlog, ready, ttft, start):
         if ready <= 0.0 or backlog <= self.constants.backlog_of_ttft * ttft * ready:
             return size
         backlog += max(self.work - ready, 0.0) * start

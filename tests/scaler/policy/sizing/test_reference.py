@@ -33,6 +33,7 @@ MOMENTS = st.tuples(
     st.floats(0.0, 1.0) | UNKNOWN,
     st.integers(0, 40).map(float) | UNKNOWN,
     st.floats(1.0, 1800.0),
+    st.floats(0.0, 200.0) | UNKNOWN,
 )
 
 # What the reference calls the columns of the estimates.
@@ -49,6 +50,12 @@ NAMES = {
     Estimate.FACTOR_SUM: lambda each: each.factor_sum,
     Estimate.FACTOR_WEIGHT: lambda each: each.factor_weight,
     Estimate.REPLICA_SECONDS: lambda each: each.replica_seconds,
+    Estimate.SLOW: lambda each: each.slow,
+    Estimate.UNREAD: lambda each: each.unread,
+    Estimate.REQUESTS: lambda each: each.requests,
+    Estimate.STRETCH: lambda each: each.budget.stretch,
+    Estimate.QUEUE: lambda each: each.bursts.queue,
+    Estimate.BURST: lambda each: each.bursts.most,
 }
 
 
@@ -57,7 +64,12 @@ CONSTANTS = st.builds(
     SizingConstants,
     full_kv=st.sampled_from([DEFAULTS.full_kv, inf]),
     longest_residence_s=st.sampled_from([DEFAULTS.longest_residence_s, 10.0]),
+    noise=st.sampled_from([DEFAULTS.noise, 0.0]),
     headroom=st.sampled_from([DEFAULTS.headroom, 0.0]),
+    drift=st.sampled_from([DEFAULTS.drift, 0.0]),
+    stretch=st.sampled_from([DEFAULTS.stretch, 0.0]),
+    burst_margin=st.just(DEFAULTS.burst_margin),
+    burst_share=st.sampled_from([DEFAULTS.burst_share, 0.0, inf]),
     headroom_power=st.sampled_from([DEFAULTS.headroom_power, 0.0]),
     backlog_of_ttft=st.sampled_from([DEFAULTS.backlog_of_ttft, inf]),
     hold_starts=st.sampled_from([DEFAULTS.hold_starts, 2.0]),
@@ -74,11 +86,13 @@ CONSTANTS = st.builds(
 def test_kernel_equals_the_reference(slo, moments, constants):
     estimates, reference, now = sizing.blank(1), reference_sizing.Sizing(constants), START
     slos = SloColumns(*(np.array([each]) for each in slo))
-    for step, rates, waiting, running, kv_used, ready, start in moments:
+    for step, rates, waiting, running, kv_used, ready, start, misses in moments:
         now += step
-        columns = (np.array([each]) for each in (waiting, running, kv_used, ready, start))
-        sizing.update(estimates, slos, SizingInputs(np.array([rates]), *columns), now, 15.0, constants)
-        reference.update(rates, waiting, running, kv_used, ready, *slo, start, 15.0, now)
+        columns = (np.array([each]) for each in (waiting, running, kv_used, ready, start, misses))
+        counted = np.full((1, len(WorkRate)), nan)
+        counted[0, : len(rates)] = rates
+        sizing.update(estimates, slos, SizingInputs(counted, *columns), now, 15.0, constants)
+        reference.update(rates, waiting, running, kv_used, ready, *slo, start, misses, 15.0, now)
         for estimate, of in NAMES.items():
             # Work that cancels to 1e-16 has a root of 1e-8.
             least = 1e-7 if estimate is Estimate.SIZE else 1e-9
@@ -86,7 +100,7 @@ def test_kernel_equals_the_reference(slo, moments, constants):
 
 
 def test_columns_of_the_reference_are_in_the_order_of_the_kernel():
-    assert [rate.name for rate in WorkRate] == [
+    assert [rate.name for rate in WorkRate][:7] == [
         "ARRIVED", "FIRST_TOKENS", "FINISHED", "PROMPT", "GENERATED", "GAPS", "GAP_SECONDS",
     ]  # fmt: skip
     assert isnan(reference_sizing.Sizing().size)
