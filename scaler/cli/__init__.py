@@ -8,6 +8,7 @@ error.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,8 @@ def main() -> None:
 
     Start with `tidegate demo`: the whole control loop on this machine, without a GPU or a cluster.
     """
+    # gRPC reads it when it is imported. Its own messages are not JSON, and a GOAWAY is none of the operator's business.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 @main.command(short_help="Run the daemon.")

@@ -24,7 +24,7 @@ from tests.fakes.warm import WarmProcess
 
 # A cold start compiles the kernels: about 15 s on two slow cores. Later starts are quick.
 START_S = 120.0
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 def vllm_page(waiting=0, running=0, finished=0):
