@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-SOON_S = 30.0  # never reached on a quick machine
+SOON_S = 90.0  # never reached on a quick machine
 
 
 async def until(ask, is_so):
