@@ -16,16 +16,21 @@ from tests.budget import examples
 
 START = 1.7e9 - 1.7e9 % DAYS.slot_s  # a slot of both windows begins
 LONGEST_S = 15.0
+ITL = np.array([0.05])
 
 
-def rates(requests=0.0, late=0.0, times=None, late_times=0.0, around=0.0):
-    """One workload's rates. times: per output token; None: one per request. around: within `around` of both misses."""
+def rates(requests=0.0, late=0.0, times=None, late_times=0.0, around=0.0, mean=nan):
+    """One workload's rates. times: per output token; None: one per request. around: within `around` of both misses.
+
+    mean: seconds between two tokens.
+    """
     row = np.full((1, len(WorkRate)), nan)
     each = requests if times is None else times
     row[0, WorkRate.TTFT :] = (
         *(requests, late, late - around, late + around),
         *(each, late_times, late_times - around, late_times + around),
     )
+    row[0, [WorkRate.GAPS, WorkRate.GAP_SECONDS]] = 100.0, 100.0 * mean
     return row
 
 
@@ -34,14 +39,14 @@ class Workload:
 
     def __init__(self):
         self.counts, self.now = blank(1), START
-        update(self.counts, rates(), self.now, LONGEST_S)
+        update(self.counts, rates(), ITL, self.now, LONGEST_S)
 
     def serve(self, seconds, **given):
         """Serves at these rates for so long. Returns the misses of all updates."""
         misses = 0.0
         for _ in range(round(seconds / 5.0)):
             self.now += 5.0
-            misses += float(update(self.counts, rates(**given), self.now, LONGEST_S).misses[0])
+            misses += float(update(self.counts, rates(**given), ITL, self.now, LONGEST_S).misses[0])
         return misses
 
     def of(self, window, name="ratio"):
@@ -71,7 +76,7 @@ def test_update_without_one_of_the_latencies_is_unknown_and_counts_nothing(chat,
     before = [each.copy() for each in chat.counts[1:]]
     unknown = rates(requests=10.0)
     unknown[0, missing : missing + 4] = nan
-    found = update(chat.counts, unknown, chat.now + 5.0, LONGEST_S)
+    found = update(chat.counts, unknown, ITL, chat.now + 5.0, LONGEST_S)
     assert np.isnan([*found.requests, *found.misses]).all()
     for mine, other in zip(chat.counts[1:], before, strict=True):
         np.testing.assert_array_equal(mine, other)
@@ -98,15 +103,54 @@ def test_bounds_of_the_buckets_bound_the_ratio(chat):
     assert chat.of(HOUR, "most") >= chat.of(HOUR)
 
 
+@pytest.mark.parametrize(
+    ("mean", "late"),
+    [
+        (0.040, 0.2),  # 20 % below the SLO: none of the bucket
+        (0.0425, 0.2),  # 15 % below: half of the 30 % within which times differ
+        (0.050, 0.5),  # at the SLO: half of it
+        (0.0575, 0.8),
+        (0.060, 0.8),  # 20 % above: all
+        (nan, 0.3),  # without a mean: as interpolated
+    ],
+)
+def test_times_in_the_bucket_of_the_slo_are_divided_by_the_mean_between_tokens(mean, late):
+    chat = Workload()
+    served = rates(requests=1.0, mean=mean)
+    # Two tenths of the times are above the bucket, six in it, of which one is late by interpolation.
+    served[0, WorkRate.TPOT_LATE : WorkRate.TPOT_LATE_MOST + 1] = 0.3, 0.2, 0.8
+    before = served.copy()
+    found = update(chat.counts, served, ITL, chat.now + 10.0, LONGEST_S)
+    assert (float(found.requests[0]), float(found.misses[0])) == (10.0, pytest.approx(10.0 * late))
+    np.testing.assert_array_equal(served, before)
+
+
+def test_mean_of_an_engine_that_makes_no_token_divides_nothing():
+    chat = Workload()
+    served = rates(requests=1.0, late_times=0.3, around=0.2)
+    served[0, [WorkRate.GAPS, WorkRate.GAP_SECONDS]] = 0.0
+    assert update(chat.counts, served, ITL, chat.now + 10.0, LONGEST_S).misses.tolist() == [pytest.approx(3.0)]
+
+
+@given(st.floats(0.0, 10.0), st.floats(0.0, 10.0), st.floats(0.0, 1e3), st.floats(0.0, 1e3), st.floats(1e-3, 1.0))
+@settings(max_examples=examples(100))
+def test_division_of_the_bucket_stays_within_its_bounds(least, inside, gaps, gap_seconds, itl):
+    chat, served = Workload(), rates(requests=30.0)
+    served[0, WorkRate.TPOT_LATE : WorkRate.TPOT_LATE_MOST + 1] = least + 0.5 * inside, least, least + inside
+    served[0, [WorkRate.GAPS, WorkRate.GAP_SECONDS]] = gaps, gap_seconds
+    misses = float(update(chat.counts, served, np.array([itl]), chat.now + 1.0, LONGEST_S).misses[0])
+    assert least * (1 - 1e-9) <= misses <= (least + inside) * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.name)
 def test_misses_leave_the_window_after_its_time(window):
     chat, step = Workload(), window.slot_s / 10.0
     chat.now += 5.0
-    update(chat.counts, rates(requests=10.0, late=10.0), chat.now, LONGEST_S)
+    update(chat.counts, rates(requests=10.0, late=10.0), ITL, chat.now, LONGEST_S)
     moments = []
     while not moments or moments[-1][1] > 0.0:
         chat.now += step
-        update(chat.counts, rates(), chat.now, LONGEST_S)
+        update(chat.counts, rates(), ITL, chat.now, LONGEST_S)
         moments.append((chat.now - START, chat.of(window, "requests")))
     ages = dict(moments)
     assert all(left == pytest.approx(50.0) for age, left in ages.items() if age < SLOTS * window.slot_s)
@@ -124,9 +168,9 @@ def test_steady_traffic_counts_as_much_as_the_window_is_long(chat):
 
 def test_rates_hold_for_so_long_at_most_and_not_over_a_clock_that_is_set_back(chat):
     chat.serve(5, requests=1.0)
-    assert update(chat.counts, rates(requests=1.0), chat.now + 1000.0, LONGEST_S).requests.tolist() == [15.0]
-    assert np.isnan(update(chat.counts, rates(requests=1.0), chat.now - 1000.0, LONGEST_S).requests).all()
-    assert update(chat.counts, rates(requests=1.0), chat.now - 995.0, LONGEST_S).requests.tolist() == [5.0]
+    assert update(chat.counts, rates(requests=1.0), ITL, chat.now + 1000.0, LONGEST_S).requests.tolist() == [15.0]
+    assert np.isnan(update(chat.counts, rates(requests=1.0), ITL, chat.now - 1000.0, LONGEST_S).requests).all()
+    assert update(chat.counts, rates(requests=1.0), ITL, chat.now - 995.0, LONGEST_S).requests.tolist() == [5.0]
 
 
 MOMENTS = st.lists(
@@ -141,7 +185,7 @@ def test_ratio_is_between_its_bounds_and_totals_never_fall(moments):
     for after, requests, late, late_times in moments:
         chat.now += after
         served = rates(requests=requests, late=late * requests, late_times=late_times * requests)
-        update(chat.counts, served, chat.now, LONGEST_S)
+        update(chat.counts, served, ITL, chat.now, LONGEST_S)
         assert (chat.counts.totals[0] >= before).all()
         before = chat.counts.totals[0].copy()
         for window in WINDOWS:
@@ -159,9 +203,9 @@ def test_workloads_do_not_change_each_others_counts(late, rows):
     for step, missed in enumerate(late):
         now = START + 400.0 * step
         served = np.concatenate([rates(requests=10.0, late=float(missed if row % 2 else 0)) for row in range(rows)])
-        update(together, served, now, LONGEST_S)
+        update(together, served, np.full(rows, 0.05), now, LONGEST_S)
         for row, each in enumerate(alone):
-            update(each, served[row : row + 1], now, LONGEST_S)
+            update(each, served[row : row + 1], ITL, now, LONGEST_S)
     for column, parts in zip(together, zip(*alone, strict=True), strict=True):
         np.testing.assert_array_equal(column, np.concatenate(parts))
 

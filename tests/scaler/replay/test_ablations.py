@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -13,18 +15,24 @@ from scaler.replay.policies import parse, without_each_part
 from scaler.replay.run import run, score
 from scaler.replay.servers import PROFILES
 
+QUIET = 95  # updates: three starts of 150 s, after which misses count
+
 
 def sizes(constants):
-    """The sizes of a workload whose history needs every part: long outputs that fill the KV cache, a slow server, a
-    queue on one replica, starts of 150 s, and then nothing.
+    """The sizes of a workload whose history needs every part: long outputs that fill the KV cache, a slow server, and
+    starts of 150 s. Once misses count: slow steps with misses, a queue on one replica, a burst of 10 s, then nothing.
     """
     estimates = sizing.blank(1)
     slos, found = SloColumns(np.array([2.0]), np.array([0.05])), []
-    busy = [2.0, 2.0, 2.0, 1000.0, 2400.0, 2400.0, 2400.0 * 0.03]
-    for turn in range(60):
-        rates = np.array([busy if turn < 30 else [0.0] * 7])
-        waiting, running, kv_used = (40.0, 20.0, 0.9) if 20 <= turn < 30 else (0.0, 20.0, 0.9)
-        columns = (np.array([each]) for each in (waiting, running, kv_used, 1.0, 150.0))
+    for turn in range(QUIET + 60):
+        slow, queue, burst = QUIET <= turn < QUIET + 8, QUIET + 8 <= turn < QUIET + 12, QUIET + 12 <= turn < QUIET + 14
+        requests = 15.0 if burst else 1.5 if turn < QUIET + 12 else 0.0
+        gap_s = 0.1 if slow else 0.03
+        rates = requests * np.array([[1.0, 1.0, 1.0, 500.0, 1200.0, 1200.0, 1200.0 * gap_s]])
+        waiting, misses = (100.0 if queue else 0.0), (3.0 if slow else 0.0)
+        # The queue is gone when the burst comes.
+        running = 20.0 if turn < QUIET + 12 else 0.0
+        columns = (np.array([each]) for each in (waiting, running, 0.9, 1.0, 150.0, misses))
         sizing.update(estimates, slos, SizingInputs(rates, *columns), 5.0 * turn, 15.0, constants)
         found.append(float(estimates[0, Estimate.SIZE]))
     return np.array(found[1:])
@@ -37,19 +45,23 @@ def test_size_without_a_part_is_another_one(part):
     assert np.abs(without - sizes(DEFAULTS)).max() > 1e-3
 
 
+def switched_off(part):
+    return {name for name, value in PARTS[part]._asdict().items() if value != getattr(DEFAULTS, name)}
+
+
 def test_each_part_switches_off_constants_that_no_other_part_has():
-    changed = [
-        {name for name, value in constants._asdict().items() if value != getattr(DEFAULTS, name)}
-        for part, constants in PARTS.items()
-        if part != KEEP_WARM
-    ]
+    changed = [switched_off(part) for part in PARTS if part != KEEP_WARM]
+    # The factor would learn what the step may not.
+    factor = switched_off("learned-factor")
+    assert switched_off("learned-capacity") == factor | {"sharpest"}
     assert all(changed)
-    assert sum(map(len, changed)) == len(set.union(*changed))
+    assert sum(map(len, changed)) == len(set.union(*changed)) + len(factor)
     assert constants_without("nothing") == PARTS[KEEP_WARM] == DEFAULTS
 
 
 def test_size_without_a_hold_falls_with_its_work():
-    held, free = sizes(DEFAULTS), sizes(PARTS["hold"])
+    # Without the guard, which keeps replicas for the next burst.
+    held, free = (sizes(constants._replace(burst_share=inf)) for constants in (DEFAULTS, PARTS["hold"]))
     assert free[-1] < 0.5 * held[-1] == 0.5 * held.max()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from exporter.catalog import Reader
@@ -47,6 +48,15 @@ def cumulative(observation, which):
     return dict(zip(map(str, bounds), counts[: len(bounds)].tolist(), strict=True))
 
 
+def mean_slo(slo, traffic):
+    """The configured `ttft` and `itl`, seconds: those that the server's SLO allows the mean request."""
+    prompt, output = np.mean(traffic.prompt), np.mean(traffic.output)
+    return (
+        float(slo.first_s + slo.first_per_prompt_s * prompt),
+        float((slo.rest_s + slo.rest_per_token_s * output) / output),
+    )
+
+
 class Daemon:
     """The decider with the inputs of the simulated Deployment as in the daemon: targets, list of pods, replica counts.
 
@@ -61,7 +71,8 @@ class Daemon:
             pods=True, gateway=True,
         )  # fmt: skip
         if not wish.work:
-            latency = {"ttft": slo.first_s, "itl": slo.rest_per_token_s, "falls_back": True}
+            ttft, itl = slo
+            latency = {"ttft": ttft, "itl": itl, "falls_back": True}
             spec = replace(spec, targets=(*targets, (Signal.SLO, 1.0)), **latency)
         plan = WorkloadSpec(CHAT, spec, HalfLives(wish.up_s, wish.down_s))
         self.decider = Decider([plan], interval_s=tidegate.SCRAPE_S, fresh_intervals=3.0)
@@ -171,9 +182,9 @@ def test_baseline_observes_other_scale_changes_like_the_daemon(page, load, scrip
     ],
 )
 def test_baseline_sized_by_the_slo_decides_what_the_daemon_decides(page, trace, profile, wishes):
-    server = PROFILES[profile]
-    both = Both(wish(work=0.0, **wishes), page, slo=server.slo)
-    run(load(trace, None, 5).load, server, both, seed=1)
+    server, traffic = PROFILES[profile], load(trace, None, 5).load
+    both = Both(wish(work=0.0, **wishes), page, slo=mean_slo(server.slo, traffic))
+    run(traffic, server, both, seed=1)
 
     differ = [(at, baseline, daemon) for at, baseline, daemon in both.outcomes if baseline != daemon]
     assert differ == []
@@ -185,3 +196,13 @@ def test_baseline_sized_by_the_slo_decides_what_the_daemon_decides(page, trace, 
     requests, misses = both.attained[-1][1]
     assert requests > 100.0
     assert 0.0 < misses < requests
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_start_up_time_is_learned_from_every_pod_that_becomes_ready(page, least):
+    # With a replica that is always there no start is one from zero.
+    server, traffic = PROFILES["A"], load("flash:peak=40,at=5m,for=25m", None, 5).load
+    baseline = tidegate.baseline("tidegate", wish(work=0.0, keep_warm_s=0.0, least=least))
+    assert np.isnan(baseline._scaler._past.start_s)
+    run(traffic, server, baseline, seed=1)
+    assert baseline._scaler._past.start_s == pytest.approx(server.start_s, rel=0.2)

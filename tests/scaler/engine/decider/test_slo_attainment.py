@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from scaler.engine.checkpoint_format import pack, unpack
@@ -182,7 +183,7 @@ def test_state_of_another_version_costs_its_own_counts_alone(service, plan):
     rows = follower._everyone
     follower.take(columns, rows, rows)
     assert follower.columns()["attainment.totals"].tolist() == [[0.0, 0.0]]
-    assert follower.columns()["sizing.estimates"].tolist() == columns["sizing.estimates"].tolist()
+    np.testing.assert_array_equal(follower.columns()["sizing.estimates"], columns["sizing.estimates"])
 
 
 def test_other_slo_of_a_reload_counts_from_then_on_and_makes_no_burst_of_misses(service, plan):

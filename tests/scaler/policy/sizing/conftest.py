@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scaler.policy import sizing
-from scaler.policy.sizing import Estimate, SizingInputs, SloColumns, WorkRate
+from scaler.policy.sizing import DEFAULTS, Estimate, SizingInputs, SloColumns, WorkRate
 
 LONGEST_S = 15.0  # three intervals of 5 s, as the daemon has it
 
@@ -32,16 +32,17 @@ def rates_of(requests=0.0, prompt=500.0, output=200.0, sequences=0.0, gaps=None,
 class Sized:
     """Updates the estimates of one workload. Times are seconds of its clock."""
 
-    def __init__(self, ttft=2.0, itl=0.05, start=75.0):
-        self.estimates, self.now = sizing.blank(1), 1.7e9
+    def __init__(self, ttft=2.0, itl=0.05, start=75.0, constants=DEFAULTS):
+        self.estimates, self.now, self.constants = sizing.blank(1), 1.7e9, constants
         self.slo, self.start = SloColumns(np.array([ttft]), np.array([itl])), start
         self.after(0.0, rates_of())  # the first update has no time before it
 
-    def after(self, seconds, rates, *, waiting=0.0, running=0.0, kv_used=nan, ready=1.0, longest=LONGEST_S):
+    def after(self, seconds, rates, *, waiting=0.0, running=0.0, kv_used=nan, ready=1.0, misses=nan, longest=LONGEST_S):
         """One update, `seconds` after the last. Returns the size."""
         self.now += seconds
-        numbers = (np.array([float(value)]) for value in (waiting, running, kv_used, ready, self.start))
-        sizing.update(self.estimates, self.slo, SizingInputs(rates[None], *numbers), self.now, longest)
+        numbers = (np.array([float(value)]) for value in (waiting, running, kv_used, ready, self.start, misses))
+        inputs = SizingInputs(rates[None], *numbers)
+        sizing.update(self.estimates, self.slo, inputs, self.now, longest, self.constants)
         return self[Estimate.SIZE]
 
     def during(self, seconds, rates, every=5.0, **inputs):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,10 @@ from scaler.policy.sizing import DEFAULTS, PEAK_COUNT, Estimate
 from tests.budget import examples
 
 BURST = 400.0  # requests per second, for one update
+# The hold alone: the guard would keep replicas for the next burst.
+HOLD = DEFAULTS._replace(burst_share=inf)
+# Of 500 prompt and 200 output tokens at steps of 15 ms and a room of 1 - 15/40.
+REQUEST_S = 0.015 * (500 / 115 + 200 * (1 / 118 + 4e-6 * 620)) / 0.625
 
 
 def held_s(chat, rates, every, at_most):
@@ -29,7 +35,7 @@ def test_largest_size_is_held_for_six_starts_and_for_no_more_than_one_part_longe
     hold = min(max(DEFAULTS.hold_starts * start, DEFAULTS.shortest_hold_s), DEFAULTS.longest_hold_s)
     part = hold / (PEAK_COUNT - 1)
     for before in (0.0, 0.3 * part, 0.99 * part):  # the burst comes at any moment of a part
-        chat = sized(start=start)
+        chat = sized(start=start, constants=HOLD)
         chat.after(5.0, rates(0.0))
         if before:
             chat.after(before, rates(0.0))
@@ -38,7 +44,7 @@ def test_largest_size_is_held_for_six_starts_and_for_no_more_than_one_part_longe
 
 
 def test_size_within_the_hold_never_falls_and_a_larger_one_counts_at_once(sized, rates):
-    chat = sized(start=75.0)
+    chat = sized(start=75.0, constants=HOLD)
     first = chat.during(60.0, rates(10.0, gaps=0.0))[-1]
     sizes = chat.during(120.0, rates(2.0, gaps=0.0))
     assert min(sizes) == max(sizes) == first
@@ -48,13 +54,16 @@ def test_size_within_the_hold_never_falls_and_a_larger_one_counts_at_once(sized,
 @given(st.lists(st.tuples(st.floats(0.5, 400.0), st.floats(0.0, 100.0)), min_size=1, max_size=40), st.floats(10, 400))
 @settings(max_examples=examples(100))
 def test_size_is_at_least_every_size_of_the_hold_and_at_most_the_largest_of_one_part_more(sized, rates, turns, start):
-    chat, past = sized(start=start), []
+    chat, past = sized(start=start, constants=HOLD), []
     hold = min(max(DEFAULTS.hold_starts * start, DEFAULTS.shortest_hold_s), DEFAULTS.longest_hold_s)
     for step, requests in turns:
         size = chat.after(step, rates(requests, gaps=0.0))
         # Without a queue, the size of this moment follows from its work.
         work = chat[Estimate.WORK]
-        past.append((chat.now, work + DEFAULTS.headroom * (start / 75.0) ** 0.25 * work**0.5))
+        spread = (work * REQUEST_S / 10.0) ** 0.5
+        lasting = max(min(work, chat[Estimate.SLOW]), work - 2.0 * spread, 0.0)
+        headroom = ((0.7 * spread) ** 2 + 0.15**2 * lasting) ** 0.5
+        past.append((chat.now, lasting + (start / 75.0) ** 0.25 * headroom))
         least = max(each for at, each in past if chat.now - at <= hold * (1 - 1e-9))
         most = max(each for at, each in past if chat.now - at <= hold * (1 + 1 / (PEAK_COUNT - 1)) * (1 + 1e-9))
         assert least * (1 - 1e-9) <= size <= most * (1 + 1e-9)

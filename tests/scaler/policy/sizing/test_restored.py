@@ -14,7 +14,14 @@ from scaler.policy.sizing import Estimate
 from tests.budget import examples
 
 BLANK = sizing.blank(1)
-MAY_BE_UNKNOWN = {Estimate.AT, Estimate.WORK, Estimate.SIZE, Estimate.PEAKS_FROM}
+MAY_BE_UNKNOWN = {
+    Estimate.AT, Estimate.WORK, Estimate.SIZE, Estimate.PEAKS_FROM, Estimate.LATE_AT, Estimate.ABSENT_AT,
+    Estimate.BURST_AT,
+}  # fmt: skip
+NEVER_NEGATIVE = [
+    Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS, Estimate.STRETCH, Estimate.QUEUE,
+    Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST,
+]  # fmt: skip
 COUNTS = [Estimate.PROMPTS, Estimate.OUTPUTS, Estimate.STEP_WEIGHT, Estimate.FACTOR_WEIGHT, Estimate.STEP_SUM]
 
 
@@ -47,9 +54,14 @@ def test_estimate_that_no_version_writes_makes_the_row_blank(busy, column, value
         np.testing.assert_array_equal(restored, BLANK)
 
 
-@pytest.mark.parametrize("column", [*COUNTS, Estimate.WORK, Estimate.SIZE])
+@pytest.mark.parametrize("column", [*COUNTS, *NEVER_NEGATIVE])
 def test_negative_number_makes_the_row_blank(busy, column):
     np.testing.assert_array_equal(changed(busy, column, -1.0), BLANK)
+
+
+def test_stretch_of_more_than_all_makes_the_row_blank(busy):
+    np.testing.assert_array_equal(changed(busy, Estimate.STRETCH, 1.0 + 1e-9), BLANK)
+    assert changed(busy, Estimate.STRETCH, 1.0)[0, Estimate.STRETCH] == 1.0
 
 
 @pytest.mark.parametrize("column", COUNTS)
