@@ -10,7 +10,7 @@ Worked example: 40 requests in hand and `work=16`: the scaler's `value()` is 3.0
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isfinite, isnan, nan
+from math import inf, isinf, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -229,9 +229,12 @@ class Tidegate:
 
 
 def _mean_slo(world: ReplayWorld, slo: ReplaySlo) -> tuple[float, float]:
-    """The SLO `ttft` and `itl` of a configuration, seconds: what the server's SLO allows the load's mean request."""
+    """The SLO `ttft` and `itl` of a configuration, seconds: what the server's SLO allows the load's mean request.
+
+    If the server's SLO has no limit for the rest, the `itl` is the time per output token alone.
+    """
     prompt, output = (float(world.request_counts[:, column].mean()) for column in (PROMPT, OUTPUT))
-    rest_s = slo.rest_s if isfinite(slo.rest_s) else 0.0
+    rest_s = 0.0 if isinf(slo.rest_s) else slo.rest_s
     return slo.first_s + slo.first_per_prompt_s * prompt, slo.rest_per_token_s + rest_s / max(output, 1.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -206,3 +207,12 @@ def test_start_up_time_is_learned_from_every_pod_that_becomes_ready(page, least)
     assert np.isnan(baseline._scaler._past.start_s)
     run(traffic, server, baseline, seed=1)
     assert baseline._scaler._past.start_s == pytest.approx(server.start_s, rel=0.2)
+
+
+def test_server_without_a_limit_for_the_rest_is_sized_by_its_time_per_output_token():
+    server, traffic = PROFILES["A"], load("flash:peak=4,at=5m,for=15m", None, 5).load
+    baseline = tidegate.baseline("tidegate", wish(work=0.0))
+    run(traffic, replace(server, slo=replace(server.slo, rest_s=inf)), baseline, seed=1)
+    scaler = baseline._scaler
+    assert scaler._slo == (pytest.approx(mean_slo(server.slo, traffic)[0]), server.slo.rest_per_token_s)
+    assert np.isfinite(scaler._sizes[0, [Estimate.DECODE, Estimate.SIZE]]).all()
