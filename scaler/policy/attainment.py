@@ -184,8 +184,9 @@ def _divided(rates: Floats, itl: Floats) -> Floats:
     gaps, least, most = (
         rates[:, column] for column in (WorkRate.GAPS, WorkRate.TPOT_LATE_LEAST, WorkRate.TPOT_LATE_MOST)
     )
-    mean = rates[:, WorkRate.GAP_SECONDS] / np.where(gaps > 0.0, gaps, np.nan)
-    late = least + np.clip((mean / itl - 1.0) / SPREAD + 0.5, 0.0, 1.0) * (most - least)
+    with np.errstate(over="ignore"):  # a target may expose a counter of 1e-309; an infinite mean is above the SLO
+        mean = rates[:, WorkRate.GAP_SECONDS] / np.where(gaps > 0.0, gaps, np.nan)
+        late = least + np.clip((mean / itl - 1.0) / SPREAD + 0.5, 0.0, 1.0) * (most - least)
     divided = rates.copy()
     divided[:, WorkRate.TPOT_LATE] = np.where(np.isnan(late), rates[:, WorkRate.TPOT_LATE], late)
     return divided
