@@ -29,8 +29,9 @@ _HEAD = """\
 `tidegate check FILE` reports all errors of a file with line and column; `tidegate schema` prints the JSON Schema.
 
 Durations are `500ms`, `5s`, `2m`, `1h30m`, or a number of seconds. Sizes are `512KiB`, `8MiB`, or a number of bytes.
-Ratios are 0 to 1. Booleans are only `true` and `false`. An unknown key is an error. Anchors, aliases, merge keys and
-tags are not supported. File names are relative to Tidegate's working directory; files are read again at each use.
+Ratios are 0 to 1. Booleans are only `true` and `false`. Without a listed default, a section has the defaults of its
+keys, and any other key is `null`. An unknown key is an error. Anchors, aliases, merge keys and tags are not supported.
+File names are relative to Tidegate's working directory; files are read again at each use.
 """
 
 _MOST_NAMES = 20  # of an enumeration that is listed here; the kinds of targets have a table of their own
@@ -51,10 +52,10 @@ def _section(section: type[BaseModel], schema: dict[str, Any]) -> str:
     defaults = defaults_of(section)
     for key, field in section.model_fields.items():
         found = schema["properties"][key]
-        kind = kind_of(found, next(sections_in(field.annotation), None))
-        default = f"default {written(defaults[key])}" if key in defaults else "required"
-        facts = kind if is_section(field) else f"{kind}; {default}"
-        lines.append(item(f"`{key}` ({facts}): {found['description']}"))
+        inner = next(sections_in(field.annotation), None)
+        own = is_section(field) or (inner is None and field.default is None)  # the head of the page has these defaults
+        default = "" if own else f"; default {written(defaults[key])}" if key in defaults else "; required"
+        lines.append(item(f"`{key}` ({kind_of(found, inner)}{default}): {found['description']}"))
     return "\n".join(lines) + "\n"
 
 

@@ -100,9 +100,9 @@ target.
 
 ## Keys
 
-All values are strings, as Kubernetes requires: `"16"`, `"5m"`, `"null"`. A linked key has the meaning that it has
-there. An unknown key is an error. KEDA's own keys (`scalerAddress`, `enableTLS`, `unsafeSsl`, ...) are allowed; KEDA's
-`...FromEnv` form is not supported.
+All values are strings, as Kubernetes requires: `"16"`, `"5m"`, `"null"`. A key without a listed default is null. A
+linked key has the meaning that it has there. An unknown key is an error. KEDA's own keys (`scalerAddress`,
+`enableTLS`, `unsafeSsl`, ...) are allowed; KEDA's `...FromEnv` form is not supported.
 
 """
 
@@ -119,9 +119,10 @@ def _items() -> Iterator[str]:
         for part in way:
             section = next(sections_in(section.model_fields[part].annotation))
             properties = schema["$defs"][section.__name__]["properties"]
-        default = written(defaults_of(section).get(last))
+        value = defaults_of(section).get(last)
+        default = "" if value is None else f"; default {written(value)}"
         only = f"; only in {word.origins[0]}" if len(word.origins) == 1 else ""
-        yield item(f"`{word.name}` ({_kind_of(properties[last])}; default {default}{only}): {_text_of(word, section)}")
+        yield item(f"`{word.name}` ({_kind_of(properties[last])}{default}{only}): {_text_of(word, section)}")
 
 
 def _kind_of(schema: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from docs.generate.configuration import reference
+from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import is_section, sections
 
 _DOCUMENT = Path(__file__).parents[3] / "docs/reference/configuration.md"
@@ -22,7 +23,7 @@ def test_committed_reference_equals_the_generated_one():
 def test_every_key_has_one_entry_with_type_default_and_text():
     items = [line for line in reference().replace("\n  ", " ").splitlines() if line.startswith("- `")]
     forms = [
-        rf"- `{key}` \([^)]+\(#\w+\)" if is_section(field) else rf"- `{key}` \(.+; {_default(field)}"
+        rf"- `{key}` \([^)]+\(#\w+\)" if is_section(field) else rf"- `{key}` \({_type_and_default(field)}"
         for section in sections()
         for key, field in section.model_fields.items()
     ]
@@ -31,8 +32,12 @@ def test_every_key_has_one_entry_with_type_default_and_text():
     assert [item for item, form in zip(items, forms, strict=True) if not re.match(rf"{form}\): \S.*\.$", item)] == []
 
 
-def _default(field):
-    return "required" if field.is_required() else "default `.+`"
+def _type_and_default(field):
+    """The default null is listed for sections alone."""
+    if field.is_required():
+        return r"(?:(?!; ).)+; required"
+    is_plain_null = field.default is None and not any(sections_in(field.annotation))
+    return r"(?:(?!; |\): ).)+" if is_plain_null else "(?:(?!; ).)+; default `.+`"
 
 
 def test_every_link_leads_to_a_section():

@@ -24,7 +24,10 @@ def test_every_key_has_one_entry_with_type_and_default():
     items = [line for line in text.splitlines() if line.startswith("- `")]
 
     assert [item.split("`")[1] for item in items] == list(TRIGGER_KEYS)
-    assert [item for item in items if not re.match(r"- `[a-z_.]+` \(.+; default `.+`.*\): \S.*\.$", item)] == []
+    fields = [key.field for key in TRIGGER_KEYS.values()]
+    defaults = ["" if one.is_required() or one.default is None else "; default `[^`]+`" for one in fields]
+    forms = [rf"- `[a-z_.]+` \((?:(?!; |\): ).)+{default}(?:; only in \w+)?\): \S.*\.$" for default in defaults]
+    assert [item for item, form in zip(items, forms, strict=True) if not re.match(form, item)] == []
 
 
 def test_key_of_one_origin_names_it():
