@@ -1,18 +1,15 @@
 """Renders docs/reference/triggers.md: `python -m docs.generate.triggers`.
 
 The sections about triggers are written here. The list of keys comes from the model. A key of the configuration
-has the beginning of its docstring and a link to the rest; any other key has its whole docstring.
+is listed below its section; any other key has its type, default and docstring.
 
-Worked example: `keep_warm` is a key of `Workload`, so its text is "Idle time before scaling to zero
-([Workload](configuration.md#workload)).".
+Worked example: `keep_warm` is a key of `Workload`, so the item of [Workload](configuration.md#workload) names it.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -21,9 +18,6 @@ from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import defaults_of, schema_of
 from scaler.config.trigger import TRIGGER_KEYS, Trigger, TriggerKey
 from scaler.config.workload import Workload
-
-_PAUSE = re.compile(r"[.,:;] (?=[^`]*(?:`[^`]*`[^`]*)*$)")  # not within backticks
-_MOST_NAMES = 8  # of a type that is a list of names
 
 _HEAD = """\
 # Triggers and annotations
@@ -100,46 +94,55 @@ target.
 
 ## Keys
 
-All values are strings, as Kubernetes requires: `"16"`, `"5m"`, `"null"`. A key without a listed default is null. A
-linked key has the meaning that it has there. An unknown key is an error. KEDA's own keys (`scalerAddress`,
-`enableTLS`, `unsafeSsl`, ...) are allowed; KEDA's `...FromEnv` form is not supported.
+All values are strings, as Kubernetes requires: `"16"`, `"5m"`, `"null"`. A key without a listed default is null. An
+unknown key is an error. KEDA's own keys (`scalerAddress`, `enableTLS`, `unsafeSsl`, ...) are allowed; KEDA's
+`...FromEnv` form is not supported.
+
+"""
+_OF_SECTIONS = """\
+
+These keys have the meaning, bounds and default of the configuration:
 
 """
 
 
 def words_reference() -> str:
-    return _HEAD + "".join(f"{each}\n" for each in _items())
+    own = [key for key in TRIGGER_KEYS.values() if section_of(key) is Trigger]
+    return "".join([_HEAD, *(f"{_item(key)}\n" for key in own), _OF_SECTIONS, *(f"{one}\n" for one in _sections())])
 
 
-def _items() -> Iterator[str]:
-    schema = schema_of(Trigger)
-    for word in TRIGGER_KEYS.values():
-        properties, section = schema["properties"], Trigger
-        *way, last = word.loc
-        for part in way:
-            section = next(sections_in(section.model_fields[part].annotation))
-            properties = schema["$defs"][section.__name__]["properties"]
-        value = defaults_of(section).get(last)
-        default = "" if value is None else f"; default {written(value)}"
-        only = f"; only in {word.origins[0]}" if len(word.origins) == 1 else ""
-        yield item(f"`{word.name}` ({_kind_of(properties[last])}{default}{only}): {_text_of(word, section)}")
+def section_of(key: TriggerKey) -> type[BaseModel]:
+    """The section of the configuration with the same key; `Trigger` for a key of triggers alone."""
+    section: type[BaseModel] = Trigger
+    for part in key.loc[:-1]:
+        section = next(sections_in(section.model_fields[part].annotation))
+    if section is not Trigger:
+        return section
+    original = Workload.model_fields.get(key.loc[-1])
+    return Workload if original is not None and original.description == key.field.description else Trigger
 
 
-def _kind_of(schema: dict[str, Any]) -> str:
-    """The type of a value. A long list of names is on the page to which the key's text leads."""
-    kind = kind_of(schema, None)
-    return "name" if kind.count(", `") > _MOST_NAMES else kind
+def _item(key: TriggerKey) -> str:
+    schema = schema_of(Trigger)["properties"][key.loc[-1]]
+    value = defaults_of(Trigger).get(key.loc[-1])
+    default = "" if value is None else f"; default {written(value)}"
+    text = " ".join((key.field.description or "").split())
+    return item(f"`{key.name}` ({kind_of(schema, None)}{default}{_only(key)}): {text}")
 
 
-def _text_of(word: TriggerKey, section: type[BaseModel]) -> str:
-    description = " ".join((word.field.description or "").split())
-    if section is Trigger:
-        original = Workload.model_fields.get(word.loc[-1])
-        if original is None or original.description != word.field.description:
-            return description
-        section = Workload
-    beginning = _PAUSE.split(description)[0].removesuffix(".")
-    return f"{beginning} ([{section.__name__}](configuration.md#{section.__name__.lower()}))."
+def _sections() -> Iterator[str]:
+    """Each section of the configuration, with the keys that it shares."""
+    names: dict[type[BaseModel], list[str]] = {}
+    for key in TRIGGER_KEYS.values():
+        only = _only(key).removeprefix("; ")
+        names.setdefault(section_of(key), []).append(f"`{key.name}`" + (f" ({only})" if only else ""))
+    names.pop(Trigger)
+    for section, keys in names.items():
+        yield item(f"[{section.__name__}](configuration.md#{section.__name__.lower()}): {', '.join(keys)}.")
+
+
+def _only(key: TriggerKey) -> str:
+    return f"; only in {key.origins[0]}" if len(key.origins) == 1 else ""
 
 
 if __name__ == "__main__":

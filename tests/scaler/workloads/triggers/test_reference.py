@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scaler.config.schema import sections
 from scaler.config.trigger import TRIGGER_KEYS
 
 _DOCUMENT = Path(__file__).parents[4] / "docs/reference/triggers.md"
@@ -19,19 +20,36 @@ def test_committed_reference_equals_the_generated_one():
     assert generated.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_every_key_has_one_entry_with_type_and_default():
-    text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
-    items = [line for line in text.splitlines() if line.startswith("- `")]
+def test_key_has_one_entry_with_type_and_text_or_is_listed_with_its_section_of_the_configuration():
+    entries = [line for line in _items() if line.startswith("- `")]
+    lists = [line for line in _items() if line.startswith("- [")]
+    described = [line.split("`")[1] for line in entries]
+    listed = [name for line in lists for name in re.findall(r"`([a-z_.]+)`", line)]
 
-    assert [item.split("`")[1] for item in items] == list(TRIGGER_KEYS)
-    fields = [key.field for key in TRIGGER_KEYS.values()]
-    defaults = ["" if one.is_required() or one.default is None else "; default `[^`]+`" for one in fields]
-    forms = [rf"- `[a-z_.]+` \((?:(?!; |\): ).)+{default}(?:; only in \w+)?\): \S.*\.$" for default in defaults]
-    assert [item for item, form in zip(items, forms, strict=True) if not re.match(form, item)] == []
+    assert sorted(described + listed) == sorted(TRIGGER_KEYS)
+    assert {line for line in entries if not re.match(r"- `[a-z_]+` \(.+?\): \S.*\.$", line)} == set()
+    assert {line for line in lists if not re.match(r"- \[(\w+)\]\(configuration\.md#\w+\): `.*\.$", line)} == set()
+
+
+def test_key_that_is_listed_with_a_section_is_a_key_of_that_section():
+    models = {section.__name__: section.model_fields for section in sections()}
+    listed = [
+        (section, name.rpartition(".")[2])
+        for section, names in re.findall(r"^- \[(\w+)\]\([^)]*\): (.*)$", "\n".join(_items()), re.MULTILINE)
+        for name in re.findall(r"`([a-z_.]+)`", names)
+    ]
+
+    assert ("Workload", "keep_warm") in listed
+    assert [(section, key) for section, key in listed if key not in models[section]] == []
 
 
 def test_key_of_one_origin_names_it():
-    text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
     single = {name: key.origins[0] for name, key in TRIGGER_KEYS.items() if len(key.origins) == 1}
 
-    assert dict(re.findall(r"^- `([a-z_.]+)` \([^:]*; only in (\w+)\):", text, re.MULTILINE)) == single
+    assert dict(re.findall(r"`([a-z_.]+)` \((?:[^:;]*; )?only in (\w+)\)", "\n".join(_items()))) == single
+
+
+def _items():
+    """The lines of the list of keys, each unwrapped."""
+    text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
+    return text.partition("\n## Keys\n")[2].splitlines()
