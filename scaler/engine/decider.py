@@ -431,7 +431,7 @@ class Decider:
         if filled.any():
             totals.impute(filled)
         if arrival is None:
-            self._constraint_source.rest(rows, totals.readings, complete, totals.gpus_each, now)
+            self._constraint_source.rest(rows, totals.readings, complete, totals.gpus_each, totals.finished, now)
             self._sizes.update(totals, complete | filled, self._constraint_source.starts.times.p50, now)
         else:
             self._observe(rows, totals, filled | complete, arrival)

@@ -19,10 +19,12 @@ from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows
 
 from .columns import WARM, Constraints, Readings, Specs
-from .estimators.cold_start import Starts
+from .estimators.cold_start import ColdStarts, Starts
+from .estimators.error_budget import ErrorBudget, Traffic
 from .estimators.idle_time import Gaps
 from .estimators.keep_warm import KeepWarm, KeepWarmRules, Saving, Stakes
 from .overrides import ActiveOverride, Brake, OverrideChanges, Overrides, WorkloadOverrides
+from .sizing import UNLEARNED_START_S
 
 # A start that takes twice as long as nine of ten did, and a minute, is no slow start but a failing one; the grace is
 # the most that a start which no request waits for any more may cost.
@@ -77,7 +79,7 @@ class ConstraintSource:
             lowest=np.array([each.lowest for each in teaching], dtype=float),
             highest=np.array([each.highest for each in teaching], dtype=float),
         )
-        self._gaps, self._keep_warm = Gaps(rows), KeepWarm(self._rules)
+        self._gaps, self._keep_warm, self._budget = Gaps(rows), KeepWarm(self._rules), ErrorBudget(rows)
         self.starts = Starts(rows)
         self._gpus = np.full(rows, np.nan)  # of one replica, as last reported
         self._saving = Saving(*np.full((2, rows), np.nan))
@@ -111,9 +113,15 @@ class ConstraintSource:
         """Which workloads rest, and are expected back so soon that a start must begin."""
         return self._keep_warm.expects(self._gaps.idle_since, now) & self._specs.sleeps
 
-    def rest(self, rows: Rows, readings: Readings, complete: Mask, gpus_each: Floats, now: float) -> None:
-        """Updates the estimates with the readings of these workloads. gpus_each: GPUs of one replica."""
-        work = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.running) + np.nan_to_num(readings.held)
+    def rest(
+        self, rows: Rows, readings: Readings, complete: Mask, gpus_each: Floats, finished: Floats, now: float
+    ) -> None:
+        """Updates the estimates with the readings of these workloads, in ascending order.
+
+        gpus_each: GPUs of one replica. finished: requests, a counter.
+        """
+        waiting = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held)
+        work = waiting + np.nan_to_num(readings.running)
         # A model that is being loaded works on its GPUs, and DCGM shows it half a minute late. If no request came, it
         # must not count as the return that it was loaded for: each rest would be estimated shorter than the last.
         loading = (readings.ready < readings.wanted) | self.expected(now)[rows]
@@ -122,14 +130,25 @@ class ConstraintSource:
         # A rejected request is demand too.
         ended = self._gaps.observe(rows, busy, np.fmax(readings.active_at, readings.refused_at), complete, now)
         self._gpus[rows] = np.where(np.isnan(gpus_each), self._gpus[rows], gpus_each)
-        self._keep_warm.learn(ended, self._gaps, self._stakes(), now)
+        traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, readings.ready)
+        start, lowest = self._start_times(), self._rules.lowest
+        self._budget.observe(rows, traffic, ended, lowest, start.p50, now)
+        self._keep_warm.learn(ended, self._gaps, self._stakes(start, now), now)
 
-    def _stakes(self) -> Stakes:
+    def _start_times(self) -> ColdStarts:
+        """With an SLO an unmeasured start counts as a usual one: a budget cannot wait for the first cold start."""
+        has_slo = self._specs.itl > 0.0
+        return ColdStarts(*(np.where(has_slo & np.isnan(s), UNLEARNED_START_S, s) for s in self.starts.times))
+
+    def _stakes(self, start: ColdStarts, now: float) -> Stakes:
         """A replica without a known GPU counts as one GPU: batch work on processors is not what this is for."""
         gpus = np.where(self._gpus > 0.0, self._gpus, 1.0)
         idle = gpus * self._prices.gpu_hour / HOUR_S
-        waiting = np.full(len(gpus), self._prices.waiting_hour / HOUR_S)
-        return Stakes(self.starts.times.p50, self.starts.times.p90, idle, waiting)
+        clients = np.ones(len(gpus))
+        has_slo = self._specs.itl > 0.0
+        if has_slo.any():
+            clients = np.where(has_slo, self._budget.price(~np.isnan(self._gaps.idle_since), start.p50, now), clients)
+        return Stakes(start.p50, start.p90, idle, clients * self._prices.waiting_hour / HOUR_S)
 
     def returns_at(self, rows: Rows) -> Floats:
         """POSIX seconds when a start in advance of the next request will begin; NaN if none is planned."""
@@ -150,11 +169,11 @@ class ConstraintSource:
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps, one slot per workload."""
-        return {**self._gaps.columns(), **self._keep_warm.columns(), **self.starts.columns()}
+        return {**self._gaps.columns(), **self._keep_warm.columns(), **self._budget.columns(), **self.starts.columns()}
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise."""
-        for part in (self._gaps, self.starts, self._keep_warm):
+        for part in (self._gaps, self.starts, self._budget, self._keep_warm):
             part.take(columns, rows, source_rows)
 
     def go_on(self, other: ConstraintSource, rows: Rows, source_rows: Rows) -> None:

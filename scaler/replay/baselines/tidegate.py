@@ -145,6 +145,7 @@ class Tidegate:
         slo, world, generated = observation.slo, observation.world, observation.pages[TOKENS_GENERATED]
         if not self._specs.falls_back[0] or slo is None or not slo.rest_per_token_s > 0.0:
             return
+        self._specs.itl[0] = slo.rest_per_token_s  # keep-warm reads it there
         counters = np.zeros(len(WorkRate))
         counters[WorkRate.ARRIVED], counters[WorkRate.FIRST_TOKENS] = observation.arrived, world.counts[FIRSTS]
         counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
@@ -268,7 +269,8 @@ class _Past:
 
     def constraints(self, observation: Observation, readings: Readings) -> Constraints:
         self._time_starts(observation)
-        self._constraints.rest(self._row, readings, self._valid, self._gpus, observation.now)
+        finished = np.full(1, float(observation.finished))
+        self._constraints.rest(self._row, readings, self._valid, self._gpus, finished, observation.now)
         standing = self._constraints.at(observation.now)
         again = float(self._constraints.returns_at(self._row)[0])
         self.looks_again_at = observation.now + BLIND_S / 2.0

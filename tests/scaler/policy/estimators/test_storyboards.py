@@ -23,7 +23,7 @@ class Played:
 
     def __init__(self, gpus=1.0, now=0.0):
         self.stands = ConstraintSource(Specs.stack([SPEC]), [WorkloadOverrides((), ())], [AUTO], PRICES)
-        self.gpus, self.now = gpus, now
+        self.gpus, self.now, self.finished = gpus, now, np.nan
 
     def started(self, seconds):
         """A pod has been loading for so long when it becomes ready."""
@@ -42,7 +42,9 @@ class Played:
             counts = {"waiting": 0.0, "running": 0.0, "wanted": 1.0, "existing": 1.0, "pending": 0.0, **given}
             columns = {name: np.array([value]) for name, value in {**counts, "ready": ready}.items()}
             readings = Readings.unknown(1)._replace(**columns)
-            self.stands.rest(ROW, readings, np.array([complete]), np.array([self.gpus]), self.now)
+            self.stands.rest(
+                ROW, readings, np.array([complete]), np.array([self.gpus]), np.array([self.finished]), self.now
+            )
             expected += bool(self.stands.expected(self.now)[0])
         return expected / round(seconds / TICK)
 

@@ -1,0 +1,192 @@
+"""Prices the requests that wait for a start by the error budget of an SLO. Pure.
+
+An SLO is met by 99 % of the requests. A request that arrives at zero replicas, or behind others that wait for the same
+start, misses it. `SHARE` of the requests may. This share is an account in requests: each finished request adds `SHARE`,
+and each cold start subtracts the requests that it delays. The price of a delayed request is that of
+`prices.waiting_hour`, halved for each cold start that the account covers:
+
+    clients = delayed * 2**-max(account / delayed, 0)
+
+with `delayed` the mean over the last pauses. An account in debt has the full price, as a workload without an SLO has
+for its one client; an unused budget makes waiting cheap, so that GPU time alone decides. This is dual ascent on the
+constraint "delayed requests <= SHARE * requests" with an exponential price, so the account settles where the price
+spends what comes in (M. J. Neely, "Stochastic Network Optimization", 2010, chapter 4: virtual queues).
+
+How many requests a start delays is measured after each pause that is long enough to sleep in. After a cold start these
+are the requests that arrive until one is ready and no request waits; if a replica was kept warm, those that arrive
+within one start-up time. Nights end otherwise than lunch breaks, so the mean is one of each part of the day, with the
+neighbouring parts at a lower weight. Before the first pause it is the mean rate of all requests times a start.
+
+Prices are fixed while a workload rests: a pause is settled at the price that it began with. The exponent is rounded, so
+that not every request changes the price and with it the schedule.
+
+Worked example: a start delays 50 requests, and the account is 230: 4.6 cold starts. So a cold start costs as much as
+50 * 2**-4.6, about 2 waiting clients. With the prices of the configuration and a start of 75 s that is
+75 * (1 + 12 * 2) s of one GPU, so the break-even is 31 min. In debt it is 75 * (1 + 12 * 50) s, 13 h.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.model import Floats
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+
+from .idle_time import IdleEnds
+
+SHARE = 0.009  # of the 1 % that an SLO of 99 % allows: the rest is for the requests that sizing delays
+# The account is at most so many cold starts, in hand or in debt: 2**-32 of a price is nothing, and a debt is paid off.
+MOST_STARTS = 32.0
+DAY_S = 86400.0
+PARTS = 8  # of a day (UTC), three hours each
+NEAR_PARTS, FAR_WEIGHT = 1.0, 0.02  # standard deviation of the weight of another part; the weight of the farthest
+SAMPLES = 10.0  # the mean of a part is over its last pauses, about so many
+# A queue that does not drain within so many start-up times has another cause.
+LONGEST_STARTS = 8.0
+MOST_REQUESTS = 1e12  # of a restored account or mean
+
+
+class Traffic(NamedTuple):
+    """The requests of some workloads at one moment; every column has shape (rows,), NaN unknown.
+
+    finished: a counter. in_hand: waiting, running and held. waiting: without a first token, held ones too.
+    ready:    replicas.
+    """
+
+    finished: Floats
+    in_hand: Floats
+    waiting: Floats
+    ready: Floats
+
+
+def _weights() -> Floats:
+    """Of the samples of each part (second axis) for a pause in each part (first axis)."""
+    parts = np.arange(PARTS)
+    apart = np.abs(parts[:, None] - parts)
+    apart = np.minimum(apart, PARTS - apart)
+    return np.asarray(FAR_WEIGHT + (1.0 - FAR_WEIGHT) * np.exp(-0.5 * (apart / NEAR_PARTS) ** 2), dtype=np.float64)
+
+
+_WEIGHTS = _weights()
+
+
+def part_of_day(at: Floats | float) -> Rows:
+    """The part of the day of POSIX seconds."""
+    return np.asarray(np.mod(at, DAY_S) / DAY_S * PARTS, dtype=np.int64) % PARTS
+
+
+class ErrorBudget:
+    """The accounts of a fixed list of workloads: 2 + 2 * PARTS floats each.
+
+    account: requests that may still be delayed; below 0 too many were.
+    means, samples: shape (rows, PARTS): requests that a start delays, and the number of pauses in that mean.
+    since:   POSIX seconds of the first observation; NaN before.
+    clients: that a cold start costs the wait of, at present; NaN unknown. Not part of a checkpoint.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.account: Floats = np.zeros(rows)
+        self.means: Floats = np.zeros((rows, PARTS))
+        self.samples: Floats = np.zeros((rows, PARTS))
+        self.since: Floats = np.full(rows, np.nan)
+        self.clients: Floats = np.full(rows, np.nan)
+        self._finished: Floats = np.full(rows, np.nan)  # at the last observation
+        # The pause that ended last, while the requests after it are counted.
+        self._counted_from: Floats = np.full(rows, np.nan)  # `finished` before it ended; NaN: nothing is counted
+        self._ended_at: Floats = np.full(rows, np.nan)
+        self._part: Rows = np.zeros(rows, dtype=np.int64)
+        self._cold: Mask = np.zeros(rows, dtype=np.bool_)
+
+    def observe(self, rows: Rows, traffic: Traffic, ended: IdleEnds, lowest: Floats, start: Floats, now: float) -> None:
+        """Takes the traffic of `rows`, which are unique, and the pauses that ended.
+
+        ended:  pauses shorter than `lowest` are ignored: nothing sleeps in them. lowest: seconds, of all workloads.
+        start:  seconds that a start takes, of all workloads; NaN unknown, and nothing is counted.
+        """
+        known = np.isfinite(traffic.finished + traffic.in_hand + traffic.waiting)
+        before = self._finished[rows]
+        self._end_counts(rows, traffic, start[rows], now)
+        self._begin_counts(rows, traffic, before, ended, lowest, now)
+        gained = np.where(known, traffic.finished - before, np.nan)
+        self.account[rows] += SHARE * np.maximum(np.nan_to_num(gained), 0.0)
+        self.since[rows] = np.where(known & np.isnan(self.since[rows]), now, self.since[rows])
+        self._finished[rows] = np.where(known, traffic.finished, before)
+
+    def _begin_counts(
+        self, rows: Rows, traffic: Traffic, before: Floats, ended: IdleEnds, lowest: Floats, now: float
+    ) -> None:
+        long_enough = ended.rows[ended.lengths >= lowest[ended.rows]]
+        began = now - ended.lengths[ended.lengths >= lowest[ended.rows]]
+        places = np.searchsorted(rows, long_enough)
+        free = np.isnan(self._counted_from[long_enough]) & np.isfinite(before[places])
+        long_enough, places, began = long_enough[free], places[free], began[free]
+        self._counted_from[long_enough], self._ended_at[long_enough] = before[places], now
+        self._part[long_enough] = part_of_day(began)
+        self._cold[long_enough] = traffic.ready[places] == 0.0
+
+    def _end_counts(self, rows: Rows, traffic: Traffic, start: Floats, now: float) -> None:
+        took = now - self._ended_at[rows]
+        drained = (traffic.ready > 0.0) & (traffic.waiting == 0.0)
+        over = np.where(self._cold[rows], drained | (took >= LONGEST_STARTS * start), took >= start)
+        over &= np.isfinite(self._counted_from[rows])
+        places = np.flatnonzero(over)
+        done = rows[places]
+        delayed = traffic.finished[places] + traffic.in_hand[places] - self._counted_from[done]
+        self._counted_from[done] = np.nan
+        valid = np.isfinite(delayed) & (took[places] >= 0.0)
+        done, delayed = done[valid], np.maximum(delayed[valid], 1.0)
+        cold, part = self._cold[done], self._part[done]
+        self.account[done] -= np.where(cold, delayed, 0.0)
+        self.samples[done, part] = np.minimum(self.samples[done, part] + 1.0, SAMPLES)
+        self.means[done, part] += (delayed - self.means[done, part]) / self.samples[done, part]
+
+    def price(self, resting: Mask, start: Floats, now: float) -> Floats:
+        """Clients that wait for the next cold start, at their price, shape (rows,); NaN unknown.
+
+        resting: workloads of which it stays as it was. start: as for `observe`.
+        """
+        overall = self._delayed(self.samples, start, now)
+        bound = np.where(self.samples.any(axis=1), MOST_STARTS * overall, np.inf)
+        np.clip(self.account, -bound, bound, out=self.account)
+        delayed = self._delayed(self.samples * _WEIGHTS[part_of_day(now)], start, now)
+        clients = 2.0 ** np.round(np.log2(delayed) - np.maximum(self.account / overall, 0.0))
+        self.clients = np.where(resting & np.isfinite(self.clients), self.clients, clients)
+        return self.clients
+
+    def _delayed(self, weights: Floats, start: Floats, now: float) -> Floats:
+        """Requests that a start delays, 1 or more. weights: of the parts of the day, shape (rows, PARTS).
+
+        Before a pause has ended, the mean rate times a start: the account holds SHARE of all requests so far.
+        """
+        total, elapsed = weights.sum(axis=1), now - self.since
+        requests = np.where(total > 0.0, (weights * self.means).sum(axis=1), self.account / SHARE * start)
+        return np.maximum(requests / np.where(total > 0.0, total, np.where(elapsed > 0.0, elapsed, np.nan)), 1.0)
+
+    def starts_covered(self) -> Floats:
+        """Cold starts that the account covers, below 0 in debt; NaN before a pause has ended."""
+        delayed = self.delayed
+        return self.account / delayed
+
+    @property
+    def delayed(self) -> Floats:
+        """Requests that a start delays, the mean of all parts of the day; NaN before a pause has ended."""
+        total = self.samples.sum(axis=1)
+        return np.maximum((self.samples * self.means).sum(axis=1) / np.where(total > 0.0, total, np.nan), 1.0)
+
+    def columns(self) -> dict[str, Array]:
+        """The state that a checkpoint keeps, one slot per workload."""
+        parts = {"account": self.account, "means": self.means, "samples": self.samples, "since": self.since}
+        return named("budget", parts)
+
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
+        """Copies state from `columns[source_rows]` into `rows`, pairwise; what is impossible is as at the beginning."""
+        copy_into(self.columns(), columns, rows, source_rows)
+        self.clients[rows] = self._finished[rows] = self._counted_from[rows] = np.nan
+        sound = np.abs(self.account[rows]) <= MOST_REQUESTS
+        sound &= ((self.means[rows] >= 0.0) & (self.means[rows] <= MOST_REQUESTS)).all(axis=1)
+        sound &= ((self.samples[rows] >= 0.0) & (self.samples[rows] <= SAMPLES)).all(axis=1)
+        broken = rows[~sound]
+        self.account[broken], self.since[broken] = 0.0, np.nan
+        self.means[broken] = self.samples[broken] = 0.0
