@@ -89,6 +89,10 @@ class Evidence:
     starts_again_at: float | None = None  # POSIX seconds of a start in advance of the next request; None: not foreseen
     cold_start_p50_s: float | None = None  # how long a start takes: as a rule, and nine of ten
     cold_start_p90_s: float | None = None
+    cold_start_requests: float | None = None  # with an SLO: requests that a start delays, the mean of its last pauses
+    cold_starts_covered: float | None = (
+        None  # … and the further cold starts that its error budget covers; below 0: debt
+    )
     keep_warm_saves_gpu_seconds: float | None = None  # of one replica, per day, against the constant; below 0 is a loss
     keep_warm_saves_money: float | None = None  # likewise, in the money of `prices`
     probe_period_s: float | None = None  # of regular requests that are taken for probes and keep nothing awake

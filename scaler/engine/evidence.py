@@ -114,6 +114,7 @@ def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dic
     latest, signals, constraints, _ = sources
     has_gpus = gpus.shown > 0
     usual, slow = constraints.starts.times
+    delayed, covered = constraints.error_budget
     saved_gpu_seconds, saved_money = constraints.saving(rows)
     probe_period, regular_until = latest.activity.probes.verdicts(rows, now)
     return {
@@ -136,6 +137,8 @@ def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dic
         "starts_again_at": optional_floats(constraints.returns_at(rows)),
         "cold_start_p50_s": optional_floats(usual[rows]),
         "cold_start_p90_s": optional_floats(slow[rows]),
+        "cold_start_requests": optional_floats(delayed[rows]),
+        "cold_starts_covered": optional_floats(covered[rows]),
         "keep_warm_saves_gpu_seconds": optional_floats(saved_gpu_seconds),
         "keep_warm_saves_money": optional_floats(saved_money),
         "probe_period_s": optional_floats(probe_period),

@@ -13,6 +13,7 @@ import numpy as np
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision, Reason
 from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED
+from scaler.policy.estimators.error_budget import SHARE
 from scaler.policy.trace import GPU, GRACE, REQUESTS, UNPROVEN
 
 from .formats import clock, counted, lasting, number
@@ -22,7 +23,7 @@ from .trace import Case
 
 def overrides(case: Case, decision: Decision | None) -> Step:
     """decision: the Board's, if it is of this moment, for the text of its overrides."""
-    sentences = [*_idleness(case), *_brake(case, decision), *_schedule(case, decision)]
+    sentences = [*_idleness(case), *_budget(case, decision), *_brake(case, decision), *_schedule(case, decision)]
     if case.aside.group_floor > 0.0:
         sentences.append(f"Its group is awake and needs at least {counted(case.aside.group_floor, 'replica')} of it.")
     if case.raise_only:
@@ -60,6 +61,19 @@ def _idleness(case: Case) -> list[str]:
     source = "" if case.readings.waker_fresh else ", if it has a wake source then"
     zero = f"at {clock(until)}, in {lasting(until - case.at)}"
     return [idle, f"{warm}. It goes to zero {zero}, without requests{source}."]
+
+
+def _budget(case: Case, decision: Decision | None) -> list[str]:
+    """What an estimated keep-warm time rests on if there is an SLO."""
+    evidence = None if decision is None else decision.evidence
+    if evidence is None or evidence.cold_start_requests is None or evidence.cold_starts_covered is None:
+        return []
+    if isnan(case.after.idle_since) or not case.may_sleep:
+        return []
+    covered = evidence.cold_starts_covered
+    left = f"covers {number(covered)} more" if covered > 0.0 else "is spent, so keeping warm is worth more"
+    delays = counted(round(evidence.cold_start_requests), "request")
+    return [f"A cold start delays about {delays}; the error budget ({100.0 * SHARE:g} % of requests) {left}."]
 
 
 def _busy(case: Case) -> str:

@@ -133,21 +133,23 @@ class ConstraintSource:
         traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, readings.ready)
         start, lowest = self._start_times(), self._rules.lowest
         self._budget.observe(rows, traffic, ended, lowest, start.p50, now)
-        self._keep_warm.learn(ended, self._gaps, self._stakes(start, now), now)
+        resting = ~np.isnan(self._gaps.idle_since)
+        resting[ended.rows] = False  # a request that came and went: the pause is another one
+        self._keep_warm.learn(ended, self._gaps, self._stakes(start, resting, now), now)
 
     def _start_times(self) -> ColdStarts:
         """With an SLO an unmeasured start counts as a usual one: a budget cannot wait for the first cold start."""
         has_slo = self._specs.itl > 0.0
         return ColdStarts(*(np.where(has_slo & np.isnan(s), UNLEARNED_START_S, s) for s in self.starts.times))
 
-    def _stakes(self, start: ColdStarts, now: float) -> Stakes:
+    def _stakes(self, start: ColdStarts, resting: Mask, now: float) -> Stakes:
         """A replica without a known GPU counts as one GPU: batch work on processors is not what this is for."""
         gpus = np.where(self._gpus > 0.0, self._gpus, 1.0)
         idle = gpus * self._prices.gpu_hour / HOUR_S
         clients = np.ones(len(gpus))
         has_slo = self._specs.itl > 0.0
         if has_slo.any():
-            clients = np.where(has_slo, self._budget.price(~np.isnan(self._gaps.idle_since), start.p50, now), clients)
+            clients = np.where(has_slo, self._budget.price(resting, start.p50, now), clients)
         return Stakes(start.p50, start.p90, idle, clients * self._prices.waiting_hour / HOUR_S)
 
     def returns_at(self, rows: Rows) -> Floats:
@@ -158,6 +160,12 @@ class ConstraintSource:
     def saving(self, rows: Rows) -> Saving:
         """Savings of the estimates, as of the last call of `at`."""
         return Saving(*(column[rows] for column in self._saving))
+
+    @property
+    def error_budget(self) -> tuple[Floats, Floats]:
+        """Requests that a cold start delays, and the cold starts that the budget covers; NaN without either."""
+        shown = (self._specs.itl > 0.0) & self._rules.learns
+        return np.where(shown, self._budget.delayed, np.nan), np.where(shown, self._budget.starts_covered, np.nan)
 
     def news(self) -> OverrideChanges:
         """The changes of overrides since the last call."""

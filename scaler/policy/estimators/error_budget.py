@@ -164,10 +164,10 @@ class ErrorBudget:
         requests = np.where(total > 0.0, (weights * self.means).sum(axis=1), self.account / SHARE * start)
         return np.maximum(requests / np.where(total > 0.0, total, np.where(elapsed > 0.0, elapsed, np.nan)), 1.0)
 
+    @property
     def starts_covered(self) -> Floats:
         """Cold starts that the account covers, below 0 in debt; NaN before a pause has ended."""
-        delayed = self.delayed
-        return self.account / delayed
+        return self.account / self.delayed
 
     @property
     def delayed(self) -> Floats:

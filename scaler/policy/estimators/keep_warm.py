@@ -10,7 +10,8 @@ falls below zero. Therefore, whatever the rests are, over any number of them:
     cost <= (1 + DRIP) * cost under the rule + CREDIT starts <= 2.2 * clairvoyant cost + 3 starts
 
 and, because no more than `MOST_CREDIT` starts are ever saved up, the same holds from any moment on with 10 for 3. The
-second step holds if the bounds `lowest` and `highest` leave the rule's window as it is. Until a start has been measured
+price of waiting may differ from pause to pause: each counts at its own, and the starts at the first one. The second
+step holds if the bounds `lowest` and `highest` leave the rule's window as it is. Until a start has been measured
 nothing can be compared, and the configured constant holds.
 
 For each keep-warm time at the edge of a bucket the expected cost over the histogram is computed twice: with and without
@@ -93,7 +94,7 @@ class Stakes(NamedTuple):
 
     start, lead: seconds a start takes: typical (p50), and to be safe (p90); NaN unknown.
     idle:        money per second that one replica is up, with all its GPUs.
-    waiting:     money per second that a request waits for a start.
+    waiting:     money per second of a start that requests wait for: one client, or with an SLO those of `error_budget`.
     """
 
     start: Floats

@@ -13,6 +13,7 @@ from scaler.engine.decision_log import Entry, blank
 from scaler.explain.constraints import overrides
 from scaler.explain.steps import clamp, objectives, winner
 from scaler.explain.trace import Case, summary
+from scaler.model import Decision, Evidence, Reason
 from scaler.policy.columns import (
     FROZEN,
     NO_REASON,
@@ -207,3 +208,16 @@ def test_it_is_idle_in_the_text_if_the_kernel_says_so(entry):
     idle_since = Case.of(entry).after.idle_since
     sentence = overrides(Case.of(entry), None).sentences[0]
     assert sentence.startswith("It is idle since ") == (not math.isnan(idle_since))
+
+
+@random_entries
+@given(entry=entries(), requests=st.floats(1, 1e6), covered=st.floats(-32, 32))
+def test_error_budget_is_explained_while_it_is_idle_and_may_sleep(entry, requests, covered):
+    case = Case.of(entry)
+    evidence = Evidence(cold_start_requests=requests, cold_starts_covered=covered)
+    decided = Decision(case.plan.workload, 1, True, Reason.WARM, 0.0, evidence=evidence)
+    texts = overrides(case, decided).sentences
+    found = [text for text in texts if text.startswith("A cold start delays about ")]
+    assert len(found) == (case.may_sleep and not math.isnan(case.after.idle_since))
+    assert all(("is spent" in text) == (covered <= 0.0) for text in found)
+    assert not any("cold start delays" in text for text in overrides(case, None).sentences)

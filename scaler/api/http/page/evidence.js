@@ -29,6 +29,7 @@ const GROUPS = [
     wake_source: ["wake source", text], probe_period_s: ["probes, one each", seconds],
     regular_requests_count_until: ["regular requests count until", format.moment], keep_warm_s: ["keep-warm time", seconds], starts_again_at: ["next predicted start", format.moment],
     cold_start_p50_s: ["cold start, median", seconds], cold_start_p90_s: ["cold start, p90", seconds],
+    cold_start_requests: ["requests that a cold start delays", format.count], cold_starts_covered: ["cold starts within the error budget", format.count],
     keep_warm_saves_gpu_seconds: ["learned keep-warm time saves per day", (value) => `${format.count(value / 3600)} GPU-h`],
     keep_warm_saves_money: ["in money per day", format.count],
   }],

@@ -1,5 +1,7 @@
 """Weeks of a workload on a fake clock: estimates and constraints together, as in the daemon."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,14 +17,15 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 TICK = 30.0
 ROW = np.array([0])
 SPEC = Spec(0, 4, ((Signal.WORK, 16.0),), gateway=True)
+WITH_SLO = replace(SPEC, ttft=2.0, itl=0.05)
 AUTO = KeepWarmConfig(learns=True, lowest=60.0, highest=4 * HOUR)
 
 
 class Played:
     """One workload that is looked at every 30 s."""
 
-    def __init__(self, gpus=1.0, now=0.0):
-        self.stands = ConstraintSource(Specs.stack([SPEC]), [WorkloadOverrides((), ())], [AUTO], PRICES)
+    def __init__(self, gpus=1.0, now=0.0, spec=SPEC):
+        self.stands = ConstraintSource(Specs.stack([spec]), [WorkloadOverrides((), ())], [AUTO], PRICES)
         self.gpus, self.now, self.finished = gpus, now, np.nan
 
     def started(self, seconds):
@@ -143,3 +146,47 @@ def test_restart_in_the_middle_of_a_rest_changes_nothing_on_a_clock_that_is_ahea
         assert again.window == played.window
         assert again.stands.returns_at(ROW)[0] == pytest.approx(played.stands.returns_at(ROW)[0] + 100.0)
         assert again(TICK) == played(TICK)
+
+
+def busy(played, minutes, per_minute):
+    for _ in range(minutes * 2):
+        played.finished += per_minute / 2
+        played(TICK, running=1.0)
+
+
+def test_many_delayed_requests_keep_a_workload_with_an_slo_warm_and_an_unused_budget_does_not():
+    # 600 requests a minute: a start delays about 750, and two hours of work add 650 to the budget.
+    played = Played(spec=WITH_SLO).started(72.0)
+    played.finished = 0.0
+    played(TICK)
+    busy(played, 60, 600.0)
+    played(20 * MINUTE)
+    busy(played, 60, 600.0)
+    assert played.window == 4 * HOUR
+    busy(played, 1, 1e7)
+    assert played.window < 2 * MINUTE
+
+
+def test_slo_counts_a_start_before_one_is_measured():
+    played = Played(spec=WITH_SLO)
+    played.finished = 0.0
+    played(TICK)
+    assert played.window == 300.0  # no request so far
+    busy(played, 10, 600.0)
+    assert played.window == 4 * HOUR
+
+
+def test_price_follows_the_budget_though_every_request_comes_and_goes_between_two_looks():
+    played = Played(spec=WITH_SLO).started(72.0)
+    played.finished = 0.0
+    played(TICK)
+    windows = []
+    for _ in range(400):
+        played(10 * MINUTE)
+        played.finished += 1.0
+        played(TICK, active_at=played.now + 1.0)
+        windows.append(played.window)
+    assert max(windows) > 10 * MINUTE > min(windows)
+    budget, delayed, covered = played.stands._budget, *played.stands.error_budget
+    assert delayed[0] == 1.0
+    assert covered[0] == budget.account[0] > 1.0
