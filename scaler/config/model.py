@@ -218,8 +218,8 @@ class Prices(Section):
     gpu_hour: Annotated[float, Field(gt=0)] = 2.5
     """Cost of one GPU for an hour. Higher scales to zero sooner. Default: about the rent of an H100."""
     waiting_hour: Annotated[float, Field(ge=0)] = 30.0
-    """Cost of an hour in which users wait for a start, however many. Higher keeps warm longer. Default: about an hourly
-    wage. 0: batch work."""
+    """Cost of an hour in which users wait for a start, however many; with an SLO, per user while its error budget is
+    spent. Higher keeps warm longer. Default: about an hourly wage. 0: batch work."""
 
     @property
     def said_gpu_hour(self) -> float | None:

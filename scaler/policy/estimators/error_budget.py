@@ -2,15 +2,16 @@
 
 An SLO is met by 99 % of the requests. A request that arrives at zero replicas, or behind others that wait for the same
 start, misses it. `SHARE` of the requests may. This share is an account in requests: each finished request adds `SHARE`,
-and each cold start subtracts the requests that it delays. The price of a delayed request is that of
-`prices.waiting_hour`, halved for each cold start that the account covers:
+and each cold start subtracts the requests that it delays. They arrive all through the start, so they wait for half of
+it on average, and the first one for all of it. The price of their wait, `prices.waiting_hour`, is halved for each cold
+start that the account covers:
 
-    clients = delayed * 2**-max(account / delayed, 0)
+    clients = (delayed + 1) / 2 * 2**-max(account / delayed, 0)
 
-with `delayed` the mean over the last pauses. An account in debt has the full price, as a workload without an SLO has
-for its one client; an unused budget makes waiting cheap, so that GPU time alone decides. This is dual ascent on the
-constraint "delayed requests <= SHARE * requests" with an exponential price, so the account settles where the price
-spends what comes in (M. J. Neely, "Stochastic Network Optimization", 2010, chapter 4: virtual queues).
+with `delayed` the mean over the last pauses. In debt the price is the full one. An unused budget makes waiting cheap,
+and GPU time alone decides. This is dual ascent on the constraint "delayed requests <= SHARE * requests" with an
+exponential price, so the account settles where the price spends what comes in (M. J. Neely, "Stochastic Network
+Optimization", 2010, chapter 4: virtual queues).
 
 How many requests a start delays is measured after each pause that is long enough to sleep in. After a cold start these
 are the requests that arrive until one is ready and no request waits; if a replica was kept warm, those that arrive
@@ -21,8 +22,8 @@ Prices are fixed while a workload rests: a pause is settled at the price that it
 that not every request changes the price and with it the schedule.
 
 Worked example: a start delays 50 requests, and the account is 230: 4.6 cold starts. So a cold start costs as much as
-50 * 2**-4.6, about 2 waiting clients. With the prices of the configuration and a start of 75 s that is
-75 * (1 + 12 * 2) s of one GPU, so the break-even is 31 min. In debt it is 75 * (1 + 12 * 50) s, 13 h.
+25.5 * 2**-4.6, about 1 waiting client. With the prices of the configuration and a start of 75 s the break-even is
+75 * (1 + 12 * 1) s of one GPU, 16 min. In debt it is 75 * (1 + 12 * 32) s, 8 h.
 """
 
 from __future__ import annotations
@@ -105,14 +106,14 @@ class ErrorBudget:
         ended:  pauses shorter than `lowest` are ignored: nothing sleeps in them. lowest: seconds, of all workloads.
         start:  seconds that a start takes, of all workloads; NaN unknown, and nothing is counted.
         """
-        known = np.isfinite(traffic.finished + traffic.in_hand + traffic.waiting)
+        complete = np.isfinite(traffic.finished + traffic.in_hand + traffic.waiting)
         before = self._finished[rows]
         self._end_counts(rows, traffic, start[rows], now)
         self._begin_counts(rows, traffic, before, ended, lowest, now)
-        gained = np.where(known, traffic.finished - before, np.nan)
+        gained = np.where(complete, traffic.finished - before, np.nan)
         self.account[rows] += SHARE * np.maximum(np.nan_to_num(gained), 0.0)
-        self.since[rows] = np.where(known & np.isnan(self.since[rows]), now, self.since[rows])
-        self._finished[rows] = np.where(known, traffic.finished, before)
+        self.since[rows] = np.where(complete & np.isnan(self.since[rows]), now, self.since[rows])
+        self._finished[rows] = np.where(complete, traffic.finished, before)
 
     def _begin_counts(
         self, rows: Rows, traffic: Traffic, before: Floats, ended: IdleEnds, lowest: Floats, now: float
@@ -151,7 +152,7 @@ class ErrorBudget:
         bound = np.where(self.samples.any(axis=1), MOST_STARTS * overall, np.inf)
         np.clip(self.account, -bound, bound, out=self.account)
         delayed = self._delayed(self.samples * _WEIGHTS[part_of_day(now)], start, now)
-        clients = 2.0 ** np.round(np.log2(delayed) - np.maximum(self.account / overall, 0.0))
+        clients = 2.0 ** np.round(np.log2((delayed + 1.0) / 2.0) - np.maximum(self.account / overall, 0.0))
         self.clients = np.where(resting & np.isfinite(self.clients), self.clients, clients)
         return self.clients
 

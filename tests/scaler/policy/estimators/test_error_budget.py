@@ -79,21 +79,21 @@ def test_pause_that_nothing_sleeps_in_is_not_measured(watched):
     assert np.isnan(watched.budget.delayed[0])
 
 
-def test_price_is_that_of_all_delayed_requests_in_debt_and_halves_with_each_cold_start_in_hand(watched):
+def test_price_is_half_a_start_per_delayed_request_in_debt_and_halves_with_each_cold_start_in_hand(watched):
     watched.cold(64.0)
     assert watched.account < 0.0
     prices = [watched.price()]
     for _ in range(3):
         watched.budget.account[0] = max(watched.account, 0.0) + 64.0
         prices.append(watched.price())
-    assert prices == [64.0, 32.0, 16.0, 8.0]
+    assert prices == [32.0, 16.0, 8.0, 4.0]
 
 
 def test_price_before_the_first_pause_is_that_of_the_mean_rate(watched):
     for _ in range(100):
         watched(finished=5.0)
     # 75 requests per start, of which 4.5 are in the account: 6 % of a cold start.
-    assert watched.price() == 64.0
+    assert watched.price() == 32.0
 
 
 def test_price_of_a_workload_without_requests_is_unknown():
