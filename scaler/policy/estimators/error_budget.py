@@ -16,7 +16,8 @@ Optimization", 2010, chapter 4: virtual queues).
 How many requests a start delays is measured after each pause that is long enough to sleep in. After a cold start these
 are the requests that arrive until one is ready and no request waits; if a replica was kept warm, those that arrive
 within one start-up time. Nights end otherwise than lunch breaks, so the mean is one of each part of the day, with the
-neighbouring parts at a lower weight. Before the first pause it is the mean rate of all requests times a start.
+neighbouring parts at a lower weight: a start that delays many has a high price if the account covers few of its kind.
+Before the first pause it is the mean rate of all requests times a start.
 
 Prices are fixed while a workload rests: a pause is settled at the price that it began with. The exponent is rounded, so
 that not every request changes the price and with it the schedule.
@@ -152,7 +153,7 @@ class ErrorBudget:
         bound = np.where(self.samples.any(axis=1), MOST_STARTS * overall, np.inf)
         np.clip(self.account, -bound, bound, out=self.account)
         delayed = self._delayed(self.samples * _WEIGHTS[part_of_day(now)], start, now)
-        clients = 2.0 ** np.round(np.log2((delayed + 1.0) / 2.0) - np.maximum(self.account / overall, 0.0))
+        clients = 2.0 ** np.round(np.log2((delayed + 1.0) / 2.0) - np.maximum(self.account / delayed, 0.0))
         self.clients = np.where(resting & np.isfinite(self.clients), self.clients, clients)
         return self.clients
 
