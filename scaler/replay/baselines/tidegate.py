@@ -145,7 +145,6 @@ class Tidegate:
         slo, world, generated = observation.slo, observation.world, observation.pages[TOKENS_GENERATED]
         if not self._specs.falls_back[0] or slo is None or not slo.rest_per_token_s > 0.0:
             return
-        self._specs.itl[0] = slo.rest_per_token_s  # keep-warm reads it there
         counters = np.zeros(len(WorkRate))
         counters[WorkRate.ARRIVED], counters[WorkRate.FIRST_TOKENS] = observation.arrived, world.counts[FIRSTS]
         counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
@@ -154,6 +153,7 @@ class Tidegate:
         if self._slo is None:
             self._slo = _mean_slo(world, slo)
         ttft, itl = self._slo
+        self._specs.itl[0] = itl  # keep-warm reads it there
         counters[WorkRate.TTFT :] = _latencies(world, ttft, itl)
         before = np.full_like(counters, nan) if self._counters is None else self._counters
         rates = ((counters - before) / self.every_s)[None]
