@@ -481,7 +481,7 @@ def _guard(
         else:
             many = constants.burst_share * max(estimates[i, _REQUESTS], FEWEST_REQUESTS)
             if estimates[i, _SPELL_S] < start and estimates[i, _SPELL_LATE] > many:
-                earlier = estimates[i, _BURST] if now - estimates[i, _BURST_AT] < MEMORY_S else 0.0
+                earlier = estimates[i, _BURST] if 0.0 <= now - estimates[i, _BURST_AT] < MEMORY_S else 0.0
                 estimates[i, _BURST] = max(earlier, estimates[i, _SPELL_PEAK])
                 estimates[i, _BURST_AT] = now
             estimates[i, _SPELL_S] = estimates[i, _SPELL_LATE] = estimates[i, _SPELL_PEAK] = 0.0

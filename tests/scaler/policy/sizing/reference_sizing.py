@@ -120,7 +120,7 @@ class Bursts:
             else:
                 late = self.spell_late > self.constants.burst_share * max(recent, FEWEST_REQUESTS)
                 if late and self.spell_s < start:
-                    self.most = max(self.spell_peak, self.most if now - self.at < MEMORY_S else 0.0)
+                    self.most = max(self.spell_peak, self.most if 0.0 <= now - self.at < MEMORY_S else 0.0)
                     self.at = now
                 self.spell_s = self.spell_late = self.spell_peak = 0.0
         remembered = 0.0 <= now - self.at < MEMORY_S
