@@ -30,8 +30,8 @@ class SelfMetrics:
         )
         self.internal_errors = Counter(
             "tidegate_internal_errors",
-            "Exceptions in Tidegate that lost one update, by place: processing of a response (response), target "
-            "discovery (discovery), changes of the cluster (cluster), backfill of a window (backfill). 0: none.",
+            "Exceptions in Tidegate that lost one update: of a response, of target discovery, of changes of the "
+            "cluster, or of the backfill of a window. 0: none.",
             ("place",),
             registry=registry,
         )

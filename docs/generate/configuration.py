@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import MINIMAL, defaults_of, is_section, json_schema, sections
@@ -30,8 +31,8 @@ _HEAD = """\
 
 Durations are `500ms`, `5s`, `2m`, `1h30m`, or a number of seconds. Sizes are `512KiB`, `8MiB`, or a number of bytes.
 Ratios are 0 to 1. Booleans are only `true` and `false`. Without a listed default, a section has the defaults of its
-keys, and any other key is `null`. An unknown key is an error. Anchors, aliases, merge keys and tags are not supported.
-File names are relative to Tidegate's working directory; files are read again at each use.
+keys, a list is empty, and any other key is `null`. An unknown key is an error. Anchors, aliases, merge keys and tags
+are not supported. File names are relative to Tidegate's working directory; files are read again at each use.
 """
 
 _MOST_NAMES = 20  # of an enumeration that is listed here; the kinds of targets have a table of their own
@@ -53,10 +54,17 @@ def _section(section: type[BaseModel], schema: dict[str, Any]) -> str:
     for key, field in section.model_fields.items():
         found = schema["properties"][key]
         inner = next(sections_in(field.annotation), None)
-        own = is_section(field) or (inner is None and field.default is None)  # the head of the page has these defaults
-        default = "" if own else f"; default {written(defaults[key])}" if key in defaults else "; required"
-        lines.append(item(f"`{key}` ({kind_of(found, inner)}{default}): {found['description']}"))
+        kind = kind_of(found, inner)
+        default = _default(field, kind, defaults[key]) if key in defaults else "; required"
+        lines.append(item(f"`{key}` ({kind}{default}): {found['description']}"))
     return "\n".join(lines) + "\n"
+
+
+def _default(field: FieldInfo, kind: str, value: Any) -> str:
+    """Empty if the head of the page has the default."""
+    is_optional_section = kind.startswith("[")
+    is_usual = value == [] if kind.startswith("list of ") else value is None and not is_optional_section
+    return "" if is_usual or is_section(field) else f"; default {written(value)}"
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -51,11 +51,11 @@ class Tls(Section):
     """TLS of a target."""
 
     ca_file: File | None = None
-    """PEM file: trusted CAs. null: those of the system, which lack the cluster's own CA."""
+    """Trusted CAs (PEM). null: those of the system, which lack the cluster's own CA."""
     certificate_file: File | None = None
-    """PEM file: client certificate. Goes with `key_file`."""
+    """PEM client certificate. Goes with `key_file`."""
     key_file: File | None = None
-    """PEM file: its private key."""
+    """PEM private key."""
     server_name: Text | None = None
     """Name in the certificate. null: the host of the URL, the name in `dns`, or `NAME.NAMESPACE.svc` of `service`."""
     insecure_skip_verify: bool = False
@@ -191,10 +191,10 @@ class Endpoint(Section):
     dns: Annotated[str, DNS] | None = None
     """Headless Service, of which every address is scraped."""
     target: Annotated[str, TARGET] | None = None
-    """Scale target in the workload's namespace, such as `Deployment/chat`: all its pods are scraped. Deployment,
+    """Scale target in the workload's namespace, such as `Deployment/chat`, of which all pods are scraped: Deployment,
     StatefulSet, LeaderWorkerSet, Rollout, InferenceService or ScaledJob. Only for `pods`; needs `kubernetes`."""
     service: Annotated[str, SERVICE] | None = None
-    """Service with the addresses to scrape; without a namespace, in the workload's. For `gateway`, and with a namespace
+    """Service whose addresses are scraped; without a namespace, in the workload's. For `gateway`, and with a namespace
     for `gpus`; needs `kubernetes`."""
     prometheus: PrometheusQuery | None = None
     """The same metrics from a Prometheus, for pods that Tidegate cannot reach. `access` then applies to that server."""

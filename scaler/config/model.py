@@ -42,10 +42,10 @@ Namespaces: TypeAlias = Annotated[tuple[Annotated[str, kubernetes_name(63, "name
 
 
 class DcgmExporter(Section):
-    """Discovery of dcgm-exporter pods, by the labels of its chart and of the GPU Operator. `gpus` disables it."""
+    """Discovery of dcgm-exporter pods by the labels of its chart and of the GPU Operator; `gpus` disables it."""
 
     namespaces: Namespaces = ()
-    """Trusted namespaces. Empty: all; then a tenant that can label a pod can report GPU values. Required with `access`,
+    """Trusted namespaces. Empty: all, so a tenant that labels a pod can report GPU values. Required with `access`,
     which each pod receives."""
     port: Port | None = None
     """Port. null: the metrics port that the pod names, else the kind's default."""
@@ -76,8 +76,8 @@ class Kubernetes(Section):
     namespaces: Namespaces = ()
     """Namespaces to watch, for a Tidegate with limited rights. Empty: all."""
     blind_after: Annotated[float, duration(at_least_s=1)] = 60.0
-    """Time without an answer of the API server after which its data is unknown. Shorter turns its restart into an
-    outage; longer trusts pods that may be gone."""
+    """How long the API server's data is valid without an answer. Shorter turns its restart into an outage; longer
+    trusts pods that may be gone."""
     triggers: bool = True
     """Triggers of ScaledObjects and ScaledJobs define workloads."""
     annotations: bool = True
@@ -111,11 +111,11 @@ class Peers(Section):
     address: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8444)  # noqa: S104
     """Where other replicas connect: at this address, or at `POD_IP` if it is a wildcard."""
     certificate: File
-    """PEM file: certificate chain for `server_name`, valid for servers and clients."""
+    """PEM certificate chain for `server_name`, valid for servers and clients."""
     key: File
-    """PEM file: its private key."""
+    """PEM private key."""
     ca: File
-    """PEM file: CA of all replicas' certificates; it may sign others."""
+    """PEM CA of all replicas' certificates; it may sign others."""
     server_name: Text
     """Name in every replica's certificate, such as `tidegate.tidegate.svc`; never resolved."""
     lease: Annotated[str, FULL_LEASE]
@@ -126,11 +126,11 @@ class GrpcTls(Section):
     """TLS of the gRPC listener."""
 
     certificate: File
-    """PEM file: certificate chain for the host in `scalerAddress`."""
+    """PEM certificate chain for the host in `scalerAddress`."""
     key: File
-    """PEM file: its private key."""
+    """PEM private key."""
     client_ca: File | None = None
-    """PEM file: CA of KEDA's client certificate. null accepts any caller."""
+    """PEM CA of KEDA's client certificate. null accepts any caller."""
 
 
 class MetricsApi(Section):
@@ -139,12 +139,12 @@ class MetricsApi(Section):
     address: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8443)  # noqa: S104
     """Where the API server connects."""
     certificate: File
-    """PEM file: certificate chain for the Service in the APIService, such as `tidegate.tidegate.svc`."""
+    """PEM certificate chain for the Service in the APIService, such as `tidegate.tidegate.svc`."""
     key: File
-    """PEM file: its private key."""
+    """PEM private key."""
     service: Annotated[str, FULL_SERVICE] | None = None
-    """Tidegate's own Service. If an APIService names another one, Tidegate logs an error and
-    `tidegate_metrics_api_registered` is 0. null: no check."""
+    """Tidegate's Service. If an APIService names another, Tidegate logs an error and `tidegate_metrics_api_registered`
+    is 0. null: no check."""
     external: bool = False
     """Serves `external.metrics.k8s.io`, which KEDA serves if it is installed."""
     custom: bool = False
@@ -182,11 +182,11 @@ class Scrape(Section):
     timeout: Interval = Field(default_factory=default_timeout)
     """Time limit of a scrape, at most `interval`. Default: 3s, or `interval` if shorter."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
-    """Larger responses fail. 100 GPUs need about 1 MiB. All responses together may use 16 times as much memory."""
+    """Larger responses fail; 100 GPUs need about 1 MiB. All responses together may use 16 times as much memory."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
     """Scrapes at once. With too few, a round takes longer than `interval`."""
     wake_interval: Interval = 1.0
-    """Time between scrapes of a gateway while its workload is at zero: the delay of a wake-up."""
+    """Time between scrapes of a gateway whose workload is at zero: the delay of a wake-up."""
     wake_rate: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Limit of these scrapes per second; 100 use about a tenth of a core. Above it, all are scraped less often. A
     shared gateway counts once."""
@@ -205,8 +205,8 @@ class Freshness(Section):
     hold: Annotated[float, duration()] = 300.0
     """How long the last decision is held on stale samples; then callers get an error. 0: every gap is an error."""
     impute_after: Annotated[float, duration()] = Field(default_factory=_impute_after)
-    """If at least half of the ready pods respond for this long, the others are assumed to be like them. At most `hold`.
-    Default: 1m, or `hold` if shorter."""
+    """If at least half of the ready pods respond for this long, the others count like them. At most `hold`. Default:
+    1m, or `hold` if shorter."""
     at_start: Annotated[float, duration()] | None = None
     """How long a workload without restored state keeps at least its current replicas. null: two half-lives of
     `smoothing.down`, at least 1m."""
@@ -272,8 +272,8 @@ class Config(Section):
     prices: Prices = Prices()
     """Costs of an idle GPU and of a waiting user."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()
-    """GPU targets: dcgm-exporter on the nodes, by `dns` of a headless Service or by any `service`. With `kubernetes`
-    and an empty list, it is discovered. Without GPUs, requests alone prove idleness."""
+    """GPU targets: dcgm-exporter by `dns` of a headless Service or by any `service`. Empty: discovered with
+    `kubernetes`. Without GPUs, requests alone prove idleness."""
     gateways: Annotated[tuple[SharedGateway, ...], Many] = ()
     """Gateways that triggers and annotations may name."""
     kubernetes: Kubernetes | None = None

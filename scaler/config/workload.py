@@ -98,9 +98,7 @@ class Objectives(Section):
 
 
 class Slo(Section):
-    """Latency objective of a language model. Tidegate computes the replicas from the work that arrives and from the
-    capacity of a replica, which it learns (docs/explanation/sizing.md).
-    """
+    """Latency objective of a language model (docs/explanation/sizing.md)."""
 
     ttft: Annotated[float, duration(0.01, 3600.0)] = 2.0
     """Time to first token. A queue that takes longer than half of it adds replicas that drain it."""
@@ -140,11 +138,11 @@ class Workload(Section):
     name: Annotated[str, kubernetes_name(253, "workload")]
     """Its name, the prefix of its pods' names."""
     engine: Engine | None = None
-    """Inference engine: sets how the pods' metrics are read, and defaults of port, path and `objectives.work`. Required
-    with `pods`."""
+    """Inference engine: how the pods' metrics are read; default port, path and `objectives.work`. Required with
+    `pods`."""
     model: Text | None = None
-    """Queue to count: an engine's `model_name`, or the name of a pool or key. null counts all, also those of other
-    workloads at the same gateway."""
+    """Queue to count: an engine's `model_name`, a pool or a key. null counts all, also those of other workloads at the
+    same gateway."""
     pods: Endpoint | None = None
     """The engines' metrics endpoints, one per pod. null: only the gateway's queue and GPUs count."""
     gateway: Endpoint | None = None
@@ -170,14 +168,14 @@ class Workload(Section):
     """Maximum of the start-up grace (docs/explanation/scale-to-zero.md). ScaledJob default: 0."""
     slo: Slo | None = None
     """Latency objective, for an `engine` that counts tokens (vllm, ray_vllm, sglang). It sizes the workload alone,
-    unless `objectives.work` is given too: then the objective that requests the most replicas wins. null: the defaults,
-    if `objectives.work` is not given. A ScaledJob ignores it."""
+    unless `objectives.work` is given too. null: the defaults, if `objectives.work` is not given. A ScaledJob ignores
+    it."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
     """Half-lives of demand."""
     scale_down_band: Band = 0.2
-    """Replicas by which demand must fall below a step before scale-down. 0 flaps; 1 keeps almost one replica too many.
+    """Replicas by which demand must fall below a step before scale-down. 0 flaps; 1 keeps almost a replica too many.
     ScaledJob default: 0."""
     gpu_quiet: Quiet = 0.02
     """Engine activity up to which a GPU is quiet. Higher allows zero while something runs; at 0 a stray kernel keeps

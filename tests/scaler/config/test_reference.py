@@ -33,10 +33,13 @@ def test_every_key_has_one_entry_with_type_default_and_text():
 
 
 def _type_and_default(field):
-    """The default null is listed for sections alone."""
+    """Empty lists, and null of other keys than sections and lists, are at the head of the page."""
     if field.is_required():
         return r"(?:(?!; ).)+; required"
-    is_plain_null = field.default is None and not any(sections_in(field.annotation))
+    if field.default == ():
+        return r"list of (?:(?!; |\): ).)+"
+    is_list = "list" in str(field.annotation) or "tuple" in str(field.annotation)
+    is_plain_null = field.default is None and not is_list and not any(sections_in(field.annotation))
     return r"(?:(?!; |\): ).)+" if is_plain_null else "(?:(?!; ).)+; default `.+`"
 
 
