@@ -47,7 +47,7 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Buckets:
+class LatencyBuckets:
     """The buckets of one histogram. bounds: seconds, ascending. series: the index of each among a response's series."""
 
     bounds: tuple[float, ...]
@@ -56,11 +56,11 @@ class Buckets:
 
 # Of a subject: its histograms, which add up, and of each one the copies, of which the one with the most observations
 # counts.
-Parts = tuple[tuple[Buckets, ...], ...]
+Parts = tuple[tuple[LatencyBuckets, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Histograms:
+class LatencyHistograms:
     """The histograms of one response.
 
     values: of all its series. parts: by the row of the subject.
@@ -83,13 +83,13 @@ class Histograms:
             return None
         return whole[0] if len(whole) == 1 else Split(*map(sum, zip(*whole, strict=True)))
 
-    def _largest(self, copies: Sequence[Buckets], limit: float) -> Split | None:
+    def _largest(self, copies: Sequence[LatencyBuckets], limit: float) -> Split | None:
         if len(copies) == 1:
             return self._split(copies[0], limit)
         splits = (self._split(buckets, limit) for buckets in copies)
         return max((each for each in splits if each is not None), key=sum, default=None)
 
-    def _split(self, buckets: Buckets, limit: float) -> Split | None:
+    def _split(self, buckets: LatencyBuckets, limit: float) -> Split | None:
         bounds, series = buckets.bounds, buckets.series
         above = bisect_left(bounds, limit)
         # A limit beyond the last finite bound: all that is known is that +Inf is above.
@@ -109,4 +109,4 @@ class Histograms:
         return Split(low, within, high - low - within, total - high)
 
 
-NO_HISTOGRAMS = Histograms(np.empty(0), MappingProxyType({}))
+NO_HISTOGRAMS = LatencyHistograms(np.empty(0), MappingProxyType({}))

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from .histogram import NO_HISTOGRAMS, Histograms
+from .histogram import NO_HISTOGRAMS, LatencyHistograms
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -211,7 +211,7 @@ class Samples:
     dropped: tuple[Dropped, ...] = ()
     gaps: tuple[Gap, ...] = ()
     missing: tuple[MissingSeries, ...] = ()
-    histograms: Histograms = NO_HISTOGRAMS
+    histograms: LatencyHistograms = NO_HISTOGRAMS
 
     def column(self, quantity: Quantity) -> Floats:
         """The values of one quantity, shape (len(subjects),); all NaN if the response does not have it."""

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from exporter.histogram import Buckets, Latency, Parts
+from exporter.histogram import Latency, LatencyBuckets, Parts
 from exporter.model import Quantity, Subject
 from exporter.textformat import Layout
 
@@ -214,9 +214,9 @@ def _histograms(
     return {latency: subjects for latency, subjects in found.items() if subjects}
 
 
-def _buckets(series: Mapping[float, int]) -> Buckets:
+def _buckets(series: Mapping[float, int]) -> LatencyBuckets:
     bounds = sorted(series)
-    return Buckets(tuple(bounds), tuple(series[bound] for bound in bounds))
+    return LatencyBuckets(tuple(bounds), tuple(series[bound] for bound in bounds))
 
 
 def _bound(text: str) -> float | None:

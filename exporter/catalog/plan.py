@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.histogram import NO_HISTOGRAMS, Histograms, Latency, Parts
+from exporter.histogram import NO_HISTOGRAMS, Latency, LatencyHistograms, Parts
 from exporter.model import Dropped, Floats, Quantity, Samples, Subject
 from exporter.textformat import Page
 
@@ -127,7 +127,7 @@ class ReadPlan:
             values=values,
             at=self._measured(page, received_at),
             dropped=page.dropped if good.all() else self._dropped(page, exposed, good),
-            histograms=Histograms(page.values, self.histograms) if self.histograms else NO_HISTOGRAMS,
+            histograms=LatencyHistograms(page.values, self.histograms) if self.histograms else NO_HISTOGRAMS,
         )
 
     def lower_bounds(self, page: Page) -> Columns:

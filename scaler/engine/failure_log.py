@@ -68,7 +68,7 @@ def of_files(key: str, problem: str | None) -> None:
         structlog.get_logger().error("TLS files rejected", key=key, problem=problem)
 
 
-class Faults:
+class ExceptionLog:
     """Counts exceptions of Tidegate's own code, and logs each once until the same subject works again."""
 
     def __init__(self, count: Counter) -> None:

@@ -36,7 +36,7 @@ from . import failure_log
 from .backfill import fetch_past, replay_past
 from .context import LoopContext
 from .decider import Decider
-from .failure_log import Faults
+from .failure_log import ExceptionLog
 from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
 
 # The changes of a rollout of a thousand pods are handled a few times, not a thousand times.
@@ -59,7 +59,7 @@ class ControlLoop:
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
         self._series = Budget(SERIES)
-        self._faults = Faults(context.self_metrics.internal_errors)
+        self._faults = ExceptionLog(context.self_metrics.internal_errors)
         self._is_synced = False  # whether the objects of the registry are known
         # A count says nothing of the configuration: those before stay, and only what changes is counted.
         self._counting: Counting = Counting(context.replicas, context.cluster)

@@ -10,10 +10,17 @@ import numpy as np
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
-from scaler.policy import attainment, sizing
-from scaler.policy.attainment import Attained, Attainment, Window
+from scaler.policy import attainment, capacity, sizing
+from scaler.policy.attainment import Attained, Attainment, SloWindow
+from scaler.policy.capacity import (
+    Estimate,
+)
 from scaler.policy.columns import Signal, Specs
-from scaler.policy.sizing import Capacity, Estimate, SizingInputs, SloColumns
+from scaler.policy.sizing import (
+    Capacity,
+    SizingInputs,
+    SloColumns,
+)
 from scaler.signals.aggregate import Aggregate
 
 
@@ -23,7 +30,7 @@ class Sizes:
     def __init__(self, specs: Specs, longest_s: float) -> None:
         """longest_s: a reading is fresh for so many seconds."""
         self._specs, self._longest_s = specs, longest_s
-        self.estimates = sizing.blank(len(specs.itl))
+        self.estimates = capacity.blank(len(specs.itl))
         self.attainment = attainment.blank(len(specs.itl))
 
     def columns(self) -> dict[str, Array]:
@@ -33,7 +40,7 @@ class Sizes:
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise."""
         copy_into(self.columns(), columns, rows, source_rows)
-        self.estimates[rows] = sizing.made_sound(self.estimates[rows])
+        self.estimates[rows] = capacity.made_sound(self.estimates[rows])
         counts = self.attainment._asdict()
         unsound = rows[~attainment.made_sound({name: column[rows] for name, column in counts.items()})]
         for name, column in attainment.blank(len(unsound))._asdict().items():
@@ -62,7 +69,7 @@ class Sizes:
         slos = SloColumns(self._specs.ttft, self._specs.itl)
         sizing.update(self.estimates, slos, inputs, now, self._longest_s)
 
-    def attained(self, rows: Rows, window: Window) -> Attained:
+    def attained(self, rows: Rows, window: SloWindow) -> Attained:
         """How many requests of these workloads met the SLO within a window, as of the last update."""
         return attainment.attained(Attainment(*(column[rows] for column in self.attainment)), window)
 
@@ -78,7 +85,7 @@ class Sizes:
         work into `totals.latest`.
         """
         estimates = self.estimates[rows]
-        has_counted = estimates[:, Estimate.OUTPUTS] > sizing.PRIOR_REQUESTS
+        has_counted = estimates[:, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
         old = now - estimates[:, Estimate.AT] > self._specs.hold[rows] + self._longest_s
         sizes_it = (self._specs.itl[rows] > 0.0) & ~old & (has_counted | ~(totals.uncounted > 0.0))
         totals.latest[:, Signal.SLO] = np.where(sizes_it, estimates[:, Estimate.WORK], np.nan)

@@ -32,7 +32,9 @@ from exporter.model import Floats
 from scaler.columns import Array, Mask
 from scaler.jit import NUMBER, kernel, part
 
-from .sizing import WorkRate
+from .capacity import (
+    WorkRate,
+)
 
 
 class Count(IntEnum):
@@ -44,7 +46,7 @@ class Count(IntEnum):
     MISSES_MOST = 3
 
 
-class Window(NamedTuple):
+class SloWindow(NamedTuple):
     """A sliding window. slot_s: seconds of each of its `SLOTS` slots."""
 
     name: str
@@ -52,7 +54,7 @@ class Window(NamedTuple):
 
 
 SLOTS = 12
-HOUR, DAYS = Window("1h", 300.0), Window("3d", 21600.0)
+HOUR, DAYS = SloWindow("1h", 300.0), SloWindow("3d", 21600.0)
 WINDOWS = (HOUR, DAYS)
 OBJECTIVE = 0.99  # of the requests meet the SLO; the rest is the error budget
 FEWEST = 1.0  # requests below which there is no ratio: the oldest slot leaves a part of one
@@ -81,11 +83,11 @@ class Attainment(NamedTuple):
     hour: Floats
     days: Floats
 
-    def of(self, window: Window) -> Floats:
+    def of(self, window: SloWindow) -> Floats:
         return self.hour if window is HOUR else self.days
 
 
-class Update(NamedTuple):
+class Served(NamedTuple):
     """What one update adds, shape (rows,); NaN unknown. Misses may be those of requests of an earlier update."""
 
     requests: Floats
@@ -164,7 +166,7 @@ def _update(
         totals[i, 1] += added[i, 1]
 
 
-def update(counts: Attainment, rates: Floats, itl: Floats, now: float, longest_s: float) -> Update:
+def update(counts: Attainment, rates: Floats, itl: Floats, now: float, longest_s: float) -> Served:
     """Adds what was served since the last update, in place.
 
     rates: shape (rows, len(WorkRate)), per second; rows without both latencies add nothing. itl: of the SLO, seconds,
@@ -172,7 +174,7 @@ def update(counts: Attainment, rates: Floats, itl: Floats, now: float, longest_s
     """
     added = np.full((len(counts.at), len(Count)), np.nan)
     _update(*counts, _divided(rates, itl), now, longest_s, added)
-    return Update(added[:, Count.REQUESTS], added[:, Count.MISSES])
+    return Served(added[:, Count.REQUESTS], added[:, Count.MISSES])
 
 
 def _divided(rates: Floats, itl: Floats) -> Floats:
@@ -192,7 +194,7 @@ def _divided(rates: Floats, itl: Floats) -> Floats:
     return divided
 
 
-def attained(counts: Attainment, window: Window) -> Attained:
+def attained(counts: Attainment, window: SloWindow) -> Attained:
     """What a window holds as of the last update."""
     slots = counts.of(window)
     inside = 1.0 - np.nan_to_num(counts.at % window.slot_s) / window.slot_s

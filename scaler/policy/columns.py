@@ -53,7 +53,7 @@ class Signal(IntEnum):
     WORK = 0  # requests waiting, running and held by a gateway: a sum over the workload
     KV_CACHE = 1  # ratio: a mean over its ready replicas
     GPU_ENGINE = 2  # ratio: a mean over the GPUs that are exclusively its
-    SLO = 3  # replicas: what arriving work needs under the SLO (`policy.sizing`); it is not smoothed again
+    SLO = 3  # replicas: what arriving work needs under the SLO (`sizing`); it is not smoothed again
 
 
 OBJECTIVES = {signal: signal.name.lower() for signal in Signal}  # the names of the objectives

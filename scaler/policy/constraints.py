@@ -24,7 +24,9 @@ from .estimators.error_budget import ErrorBudget, Traffic
 from .estimators.idle_time import Gaps
 from .estimators.keep_warm import KeepWarm, KeepWarmRules, Saving, Stakes
 from .overrides import ActiveOverride, Brake, OverrideChanges, Overrides, WorkloadOverrides
-from .sizing import UNLEARNED_START_S
+from .sizing import (
+    UNLEARNED_START_S,
+)
 
 # A start that takes twice as long as nine of ten did, and a minute, is no slow start but a failing one; the grace is
 # the most that a start which no request waits for any more may cost.

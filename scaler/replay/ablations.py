@@ -13,7 +13,11 @@ from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
 
-from scaler.policy.sizing import ARRIVAL_S, DEFAULTS, SizingConstants
+from scaler.policy.capacity import (
+    ARRIVAL_S,
+    DEFAULTS,
+    SizingConstants,
+)
 
 NOTHING = "nothing"
 KEEP_WARM = "learned-keep-warm"

@@ -3,7 +3,7 @@
 Rows are written while the replay runs, load by load and policy by policy, each in order of time. A number that the
 policy does not have is an empty cell, never 0.
 
-Worked example: `recorder("office", "tidegate")(Decision(3600.0, 3, 2, "serving", 41, 2.13))` writes the row
+Worked example: `recorder("office", "tidegate")(ReplayDecision(3600.0, 3, 2, "serving", 41, 2.13))` writes the row
 `office,tidegate,3600,3,2,serving,41,2.13`.
 """
 
@@ -15,7 +15,7 @@ from math import isnan
 from typing import NamedTuple, TextIO, TypeAlias
 
 
-class Decision(NamedTuple):
+class ReplayDecision(NamedTuple):
     """A change of the replicas that a policy orders.
 
     at_s:     seconds of the load.
@@ -34,7 +34,7 @@ class Decision(NamedTuple):
     work: float
 
 
-Record: TypeAlias = Callable[[Decision], None]
+Record: TypeAlias = Callable[[ReplayDecision], None]
 HEADER = ("load", "policy", "second", "wanted", "ready", "reason", "requests", "arriving_work")
 
 
@@ -48,7 +48,7 @@ class DecisionsFile:
     def recorder(self, load: str, policy: str) -> Record:
         """A function that writes one decision of this policy on this load."""
 
-        def record(decision: Decision) -> None:
+        def record(decision: ReplayDecision) -> None:
             at_s, wanted, ready, reason, requests, work = decision
             shown_work = "" if isnan(work) else f"{work:.6g}"
             self._write((load, policy, f"{at_s:.10g}", wanted, ready, reason, requests, shown_work))

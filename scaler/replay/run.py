@@ -23,7 +23,7 @@ from exporter.model import Floats
 
 from .baseline import Baseline, Explains, Explanation, Observation, observe
 from .columns import AT, DONE, FINISHED, FIRST, POD_S, Mask, ReplayWorld, Trace
-from .decisions import Decision, Record
+from .decisions import Record, ReplayDecision
 from .engine import advance, scale
 from .metric_pages import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, look
 from .servers import ServerProfile
@@ -131,10 +131,10 @@ def run(
     return Replayed(load, profile, baseline.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)
 
 
-def _decision(baseline: Baseline, view: Observation, wanted: int) -> Decision:
+def _decision(baseline: Baseline, view: Observation, wanted: int) -> ReplayDecision:
     pages, explanation = view.pages, baseline.explain() if isinstance(baseline, Explains) else Explanation()
     requests = int(pages[WAITING] + pages[RUNNING] + pages[AT_GATE])
-    return Decision(view.now, wanted, view.ready, explanation.reason, requests, explanation.work)
+    return ReplayDecision(view.now, wanted, view.ready, explanation.reason, requests, explanation.work)
 
 
 def slo_met(course: Replayed) -> Mask:

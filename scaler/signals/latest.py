@@ -33,9 +33,11 @@ from exporter.model import (
     without_user,
 )
 from scaler.columns import Array, Columns, Rows
+from scaler.policy.capacity import (
+    WorkRate,
+)
 from scaler.policy.columns import Readings, Signal
 from scaler.policy.groups import Sharing
-from scaler.policy.sizing import WorkRate
 
 from . import queues, rates
 from .activity import Activity

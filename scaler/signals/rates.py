@@ -22,7 +22,9 @@ import numpy as np
 
 from exporter.histogram import Split
 from exporter.model import Floats, Quantity
-from scaler.policy.sizing import WorkRate
+from scaler.policy.capacity import (
+    WorkRate,
+)
 
 from .slots import Column
 

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from exporter.model import Floats
 from scaler.columns import Mask, Rows
 from scaler.jit import FLOATS, INDICES, NUMBER, kernel, part
+from scaler.policy.capacity import (
+    WorkRate,
+)
 from scaler.policy.columns import Signal
-from scaler.policy.sizing import WorkRate
 
 from .queues import Incomplete, WakeSource
 from .slots import ADDED, GATEWAY, GPUS, PODS, WIDTH, Column, Slots

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats, Quantity, Role
 from scaler.columns import Mask, Rows
-from scaler.policy.sizing import WorkRate
+from scaler.policy.capacity import (
+    WorkRate,
+)
 
 
 class Column(IntEnum):
@@ -44,7 +46,7 @@ class Column(IntEnum):
     IN_FLIGHT = 18  # requests that a gateway has passed on or holds, if it does not tell them apart
     SLEEPING = 19  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
     UNCOUNTED = 20  # 1 if an engine's target exposes no counters of tokens: no rates
-    # The rates of `policy.sizing.WorkRate`, in its order, per second since the response before.
+    # The rates of `policy.capacity.WorkRate`, in its order, per second since the response before.
     RATES = 21
 
 

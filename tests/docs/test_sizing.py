@@ -5,8 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from scaler.policy import sizing
-from scaler.policy.sizing import Estimate
+from scaler.policy import capacity, sizing
+from scaler.policy.capacity import (
+    Estimate,
+)
 from tests.docs.pages import text_of
 
 PAGE = text_of("docs/explanation/sizing.md")
@@ -18,7 +20,11 @@ STATED = {
 }
 
 
-CONSTANTS = {**vars(sizing), **{name.upper(): value for name, value in sizing.DEFAULTS._asdict().items()}}
+CONSTANTS = {
+    **vars(sizing),
+    **vars(capacity),
+    **{name.upper(): value for name, value in capacity.DEFAULTS._asdict().items()},
+}
 
 
 @pytest.mark.parametrize("name", STATED)
@@ -33,12 +39,15 @@ def test_every_constant_in_a_sentence_has_a_value():
 
 
 def test_worked_example_has_the_result_of_the_code():
-    estimates = sizing.blank(1)
+    estimates = capacity.blank(1)
     for column, value in ((Estimate.STEP_SUM, 0.010), (Estimate.STEP_WEIGHT, 1.0)):
         estimates[0, column] = value
-    room, request_s = sizing.room(estimates, 0, 0.05), sizing.request_replica_s(estimates, 0, 0.05, sizing.DEFAULTS)
-    work, constants = 2.0 * request_s, sizing.DEFAULTS
-    spread = (work * request_s / sizing.ARRIVAL_S) ** 0.5
+    room, request_s = (
+        capacity.room(estimates, 0, 0.05),
+        capacity.request_replica_s(estimates, 0, 0.05, capacity.DEFAULTS),
+    )
+    work, constants = 2.0 * request_s, capacity.DEFAULTS
+    spread = (work * request_s / capacity.ARRIVAL_S) ** 0.5
     headroom = ((constants.headroom * spread) ** 2 + constants.drift**2 * work) ** 0.5
 
     for text in (

@@ -15,19 +15,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.histogram import Buckets, Histograms, Latency
+from exporter.histogram import Latency, LatencyBuckets, LatencyHistograms
 from exporter.kubernetes.objects import Pod
 from exporter.model import Floats, PodKey
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED
 from scaler.model import Reason
-from scaler.policy import attainment, sizing
+from scaler.policy import attainment, capacity, sizing
+from scaler.policy.capacity import (
+    DEFAULTS,
+    Estimate,
+    SizingConstants,
+    WorkRate,
+)
 from scaler.policy.columns import REASONS, SMOOTHED, Constraints, Memory, Readings, Signal, Spec, Specs
 from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.idle_time import BLIND_S
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
-from scaler.policy.sizing import DEFAULTS, UNLEARNED_START_S, Estimate, SizingConstants, WorkRate
+from scaler.policy.sizing import (
+    UNLEARNED_START_S,
+)
 from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
@@ -55,7 +63,7 @@ from .keda_and_hpa import KedaAndHpa
 SCRAPE_S = 5.0
 # The engine's histograms, by their place in `ReplayWorld.histograms`, row by row.
 _PARTS = {
-    latency: {0: ((Buckets((*bounds, inf), tuple(range(row * BUCKETS, row * BUCKETS + len(bounds) + 1))),),)}
+    latency: {0: ((LatencyBuckets((*bounds, inf), tuple(range(row * BUCKETS, row * BUCKETS + len(bounds) + 1))),),)}
     for latency, row, bounds in ((Latency.TTFT, TTFT, TTFT_BOUNDS), (Latency.TPOT, TPOT, TPOT_BOUNDS))
 }
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
@@ -125,7 +133,7 @@ class Tidegate:
         self._replicas: float = np.nan
         self._active = True
         self._reason: Reason | None = None
-        self._sizes, self._constants, self._attainment = sizing.blank(1), constants, attainment.blank(1)
+        self._sizes, self._constants, self._attainment = capacity.blank(1), constants, attainment.blank(1)
         self._slo: tuple[float, float] | None = None  # ttft and itl, seconds
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
@@ -241,7 +249,7 @@ def _mean_slo(world: ReplayWorld, slo: ReplaySlo) -> tuple[float, float]:
 
 def _latencies(world: ReplayWorld, ttft: float, itl: float) -> list[float]:
     """All observations of both latencies, and the late ones: estimated, at least and at most. NaN: not measured."""
-    histograms = Histograms(np.cumsum(world.histograms, axis=1, dtype=np.float64).ravel(), _PARTS)
+    histograms = LatencyHistograms(np.cumsum(world.histograms, axis=1, dtype=np.float64).ravel(), _PARTS)
     counters = []
     for latency, limit in ((Latency.TTFT, ttft), (Latency.TPOT, itl)):
         split = histograms.split(latency, (0,), limit)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.catalog import KINDS, Reader, selection
-from exporter.histogram import NEAR, Buckets, Histograms, Latency, Split
+from exporter.histogram import NEAR, Latency, LatencyBuckets, LatencyHistograms, Split
 from exporter.textformat import Scanner
 from tests.budget import examples
 
@@ -19,8 +19,8 @@ TTFT, TPOT = Latency
 
 def one(counts):
     """The histogram with these cumulative counts by bound, of the only subject."""
-    buckets = Buckets(tuple(counts), tuple(range(len(counts))))
-    return Histograms(np.array(list(counts.values()), dtype=float), {TTFT: {0: ((buckets,),)}})
+    buckets = LatencyBuckets(tuple(counts), tuple(range(len(counts))))
+    return LatencyHistograms(np.array(list(counts.values()), dtype=float), {TTFT: {0: ((buckets,),)}})
 
 
 def split(counts, limit):
@@ -63,9 +63,9 @@ def test_histograms_of_several_engines_add_up_or_are_unknown_together(engines, l
     values, parts = [], []
     for times, bounds in engines:
         counts = {bound: sum(time <= bound for time in times) for bound in (*bounds, inf)}
-        parts.append((Buckets(tuple(counts), tuple(range(len(values), len(values) + len(counts)))),))
+        parts.append((LatencyBuckets(tuple(counts), tuple(range(len(values), len(values) + len(counts)))),))
         values += counts.values()
-    whole = Histograms(np.array(values, dtype=float), {TTFT: {0: tuple(parts)}}).split(TTFT, [0], limit)
+    whole = LatencyHistograms(np.array(values, dtype=float), {TTFT: {0: tuple(parts)}}).split(TTFT, [0], limit)
     alone = [split({b: values[i] for b, i in zip(each.bounds, each.series, strict=True)}, limit) for (each,) in parts]
     if None in alone:
         assert whole is None

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from scaler.policy import attainment
 from scaler.policy.attainment import DAYS, HOUR, SLOTS, WIDTH, WINDOWS, attained, blank, update
-from scaler.policy.sizing import WorkRate
+from scaler.policy.capacity import (
+    WorkRate,
+)
 from tests.budget import examples
 
 START = 1.7e9 - 1.7e9 % DAYS.slot_s  # a slot of both windows begins
@@ -212,7 +214,8 @@ def test_workloads_do_not_change_each_others_counts(late, rows):
 
 def test_empty_fleet_has_a_sound_state():
     counts = blank(0)
-    assert update(counts, np.empty((0, len(WorkRate))), START, LONGEST_S).requests.tolist() == []
+    none = np.empty(0)
+    assert update(counts, np.empty((0, len(WorkRate))), none, START, LONGEST_S).requests.tolist() == []
     assert attainment.made_sound(counts._asdict()).tolist() == []
 
 

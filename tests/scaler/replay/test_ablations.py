@@ -7,8 +7,15 @@ from math import inf
 import numpy as np
 import pytest
 
-from scaler.policy import sizing
-from scaler.policy.sizing import DEFAULTS, Estimate, SizingInputs, SloColumns
+from scaler.policy import capacity, sizing
+from scaler.policy.capacity import (
+    DEFAULTS,
+    Estimate,
+)
+from scaler.policy.sizing import (
+    SizingInputs,
+    SloColumns,
+)
 from scaler.replay.ablations import KEEP_WARM, PARTS, constants_without
 from scaler.replay.columns import Trace
 from scaler.replay.policies import parse, without_each_part
@@ -22,7 +29,7 @@ def sizes(constants):
     """The sizes of a workload whose history needs every part: long outputs that fill the KV cache, a slow server, and
     starts of 150 s. Once misses count: slow steps with misses, a queue on one replica, a burst of 10 s, then nothing.
     """
-    estimates = sizing.blank(1)
+    estimates = capacity.blank(1)
     slos, found = SloColumns(np.array([2.0]), np.array([0.05])), []
     for turn in range(QUIET + 60):
         slow, queue, burst = QUIET <= turn < QUIET + 8, QUIET + 8 <= turn < QUIET + 12, QUIET + 12 <= turn < QUIET + 14

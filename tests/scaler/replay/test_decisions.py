@@ -9,7 +9,7 @@ from math import nan
 import pytest
 
 from scaler.cli.replay.run import BadReplayRequest, ReplayRequest, replayed
-from scaler.replay.decisions import HEADER, Decision, DecisionsFile
+from scaler.replay.decisions import HEADER, DecisionsFile, ReplayDecision
 
 BURSTS = "each:10m,for=2h"
 
@@ -22,12 +22,12 @@ def rows_of(path):
 def test_row_has_the_numbers_of_the_decision_and_an_empty_cell_for_an_unknown_one():
     file = StringIO()
     record = DecisionsFile(file).recorder("diurnal:high=4,for=1d", "tidegate")
-    record(Decision(3600.0, 3, 2, "serving", 41, 2.13))
+    record(ReplayDecision(3600.0, 3, 2, "serving", 41, 2.13))
     assert file.getvalue().splitlines() == [
         ",".join(HEADER),
         '"diurnal:high=4,for=1d",tidegate,3600,3,2,serving,41,2.13',
     ], "written before the next decision"
-    record(Decision(1_234_567.5, 0, 1, "", 0, nan))
+    record(ReplayDecision(1_234_567.5, 0, 1, "", 0, nan))
     assert file.getvalue().endswith(",tidegate,1234567.5,0,1,,0,\n")
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from scaler.engine.accounting import Circumstances
+from scaler.policy.capacity import (
+    WorkRate,
+)
 from scaler.policy.columns import Readings, Signal
-from scaler.policy.sizing import WorkRate
 from scaler.signals.aggregate import Aggregate, VisibleGpus
 
 

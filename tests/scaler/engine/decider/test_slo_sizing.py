@@ -11,8 +11,11 @@ from scaler.engine.checkpoint_format import pack, unpack
 from scaler.engine.decider import Decider
 from scaler.explain.document import DecisionExplainer
 from scaler.model import Board
+from scaler.policy.capacity import (
+    STEP_S,
+    Estimate,
+)
 from scaler.policy.columns import Signal
-from scaler.policy.sizing import STEP_S, Estimate
 from scaler.workloads import targets
 
 SLO = (2.0, 0.06)
@@ -332,6 +335,8 @@ class TestExplanation:
         chat.run(900, rate=9.0, in_hand=20)
         replicas = chat.stage.outcome()[0]
         work, size = estimate(chat.stage, Estimate.WORK), estimate(chat.stage, Estimate.SIZE)
+        evidence = chat.stage.decision().evidence
+        rate, step = 1.0 / evidence.request_replica_s, f"{1000.0 * evidence.step_s:.3g}"
         document = explained(chat.stage)
         assert document["summary"] == (
             f"{replicas} replicas, serving: 20 requests wait or run; work for {work:.3g} replicas arrives, "
@@ -340,6 +345,7 @@ class TestExplanation:
         assert sentences(document, "objectives") == [
             f"slo: work for {work:.3g} replicas arrives; with headroom and the hold it needs {size:.3g}.",
             NOT_MEASURED,
+            f"One replica serves {rate:.3g} requests per second: an empty decode step takes {step} ms, as the engine shows.",
         ]
         assert sentences(document, "winner") == [f"The only one, slo: {size:.3g}, so {replicas} replicas."]
 

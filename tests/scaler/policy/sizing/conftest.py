@@ -7,8 +7,16 @@ from math import nan
 import numpy as np
 import pytest
 
-from scaler.policy import sizing
-from scaler.policy.sizing import DEFAULTS, Estimate, SizingInputs, SloColumns, WorkRate
+from scaler.policy import capacity, sizing
+from scaler.policy.capacity import (
+    DEFAULTS,
+    Estimate,
+    WorkRate,
+)
+from scaler.policy.sizing import (
+    SizingInputs,
+    SloColumns,
+)
 
 LONGEST_S = 15.0  # three intervals of 5 s, as the daemon has it
 
@@ -33,7 +41,7 @@ class Sized:
     """Updates the estimates of one workload. Times are seconds of its clock."""
 
     def __init__(self, ttft=2.0, itl=0.05, start=75.0, constants=DEFAULTS):
-        self.estimates, self.now, self.constants = sizing.blank(1), 1.7e9, constants
+        self.estimates, self.now, self.constants = capacity.blank(1), 1.7e9, constants
         self.slo, self.start = SloColumns(np.array([ttft]), np.array([itl])), start
         self.after(0.0, rates_of())  # the first update has no time before it
 

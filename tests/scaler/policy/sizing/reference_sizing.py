@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from math import ceil, exp, expm1, isnan, nan, sqrt
 
-from scaler.policy.sizing import (
-    ABSENT_STARTS,
+from scaler.policy.capacity import (
     ARRIVAL_S,
-    BUDGET,
-    BUDGET_GAIN,
     CONTEXT_OF_OUTPUT,
     CROWDED,
     DEFAULTS,
     FACTOR_PRIOR,
     FASTEST_S,
     FEWEST_GAPS,
-    FEWEST_REQUESTS,
     FORGOTTEN_PER_S,
     FULL_PREFILL,
     KV_SHARE,
-    LATE_ITL,
-    LATE_S,
     LEAST_ROOM,
     MEAN_OF,
-    MEMORY_S,
     OUTPUT_TOKENS,
     PEAK_COUNT,
     PER_CONTEXT_TOKEN,
@@ -31,13 +24,22 @@ from scaler.policy.sizing import (
     PER_SEQUENCE,
     PRIOR_REQUESTS,
     PROMPT_TOKENS,
-    SLOW_S,
     SLOWEST,
     STEP_PRIOR,
     STEP_S,
     TARGET,
-    USUAL_START_S,
     WINDOW_S,
+)
+from scaler.policy.sizing import (
+    ABSENT_STARTS,
+    BUDGET,
+    BUDGET_GAIN,
+    FEWEST_REQUESTS,
+    LATE_ITL,
+    LATE_S,
+    MEMORY_S,
+    SLOW_S,
+    USUAL_START_S,
 )
 
 
@@ -150,6 +152,7 @@ class Sizing:
         dt, self.at = now - self.at, now
         if not dt > 0.0:
             return
+        counted_ready = ready
         learned_s, ready, waiting, running = min(dt, longest), known(ready), known(waiting), known(running)
         self.prompt.add(known(read) * learned_s, known(firsts) * learned_s)
         self.output.add(known(generated) * learned_s, known(finished) * learned_s)
@@ -171,7 +174,7 @@ class Sizing:
         headroom = sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start / USUAL_START_S) ** constants.headroom_power
         size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)
-        size = self.with_backlog(size, backlog, ready, ttft, start)
+        size = self.with_backlog(size, backlog, counted_ready, ttft, start)
         hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
         size = self.peaks.largest(size, hold, now)
         self.size = self.bursts.guard(size, self.work, raw, arrived, self.requests, ready, ttft, start, learned_s, now)
@@ -236,7 +239,7 @@ class Sizing:
         return max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room, 0.0)
 
     def with_backlog(self, size, backlog, ready, ttft, start):
-        if ready <= 0.0 or backlog <= self.constants.backlog_of_ttft * ttft * ready:
+        if not backlog > self.constants.backlog_of_ttft * ttft * ready:
             return size
         backlog += max(self.work - ready, 0.0) * start
         return max(size, min(self.work + backlog / start, 2.0 * max(self.work, 1.0) + 2.0))

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.sizing import DEFAULTS, MEMORY_S, Estimate
+from scaler.policy.capacity import (
+    DEFAULTS,
+    Estimate,
+)
+from scaler.policy.sizing import (
+    MEMORY_S,
+)
 from tests.budget import examples
 
 START_S, HOLD_S = 75.0, 450.0

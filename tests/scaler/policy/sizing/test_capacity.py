@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from scaler.policy import sizing
-from scaler.policy.sizing import (
+from scaler.policy import capacity
+from scaler.policy.capacity import (
     PER_CONTEXT_TOKEN,
     PER_PROMPT_TOKEN,
     PER_SEQUENCE,
@@ -143,4 +143,4 @@ def test_means_of_prompts_and_outputs_follow_the_last_two_hundred_requests(sized
     prompt = chat[Estimate.PROMPT_SUM] / chat[Estimate.PROMPTS]
     output = chat[Estimate.OUTPUT_SUM] / chat[Estimate.OUTPUTS]
     assert (prompt, output) == (pytest.approx(3000.0, rel=0.01), pytest.approx(50.0, rel=0.02))
-    assert chat[Estimate.PROMPTS] <= sizing.MEAN_OF
+    assert chat[Estimate.PROMPTS] <= capacity.MEAN_OF

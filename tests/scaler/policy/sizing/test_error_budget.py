@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.sizing import BUDGET, BUDGET_GAIN, DEFAULTS, MEMORY_S, Estimate, WorkRate
+from scaler.policy.capacity import (
+    DEFAULTS,
+    Estimate,
+    WorkRate,
+)
+from scaler.policy.sizing import (
+    BUDGET,
+    BUDGET_GAIN,
+    MEMORY_S,
+)
 from tests.budget import examples
 
 START_S = 75.0

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.sizing import DEFAULTS, PEAK_COUNT, Estimate
+from scaler.policy.capacity import (
+    DEFAULTS,
+    PEAK_COUNT,
+    Estimate,
+)
 from tests.budget import examples
 
 BURST = 400.0  # requests per second, for one update

@@ -7,7 +7,11 @@ from math import exp, inf
 import numpy as np
 import pytest
 
-from scaler.policy.sizing import ARRIVAL_S, DEFAULTS, Estimate
+from scaler.policy.capacity import (
+    ARRIVAL_S,
+    DEFAULTS,
+    Estimate,
+)
 from tests.scaler.policy.sizing.reference_sizing import whole
 
 # Of 500 prompt and 200 output tokens at steps of 15 ms and a room of 1 - 15/40: 0.157 replica-seconds.

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy import sizing
-from scaler.policy.sizing import DEFAULTS, Estimate, SizingConstants, SizingInputs, SloColumns, WorkRate
+from scaler.policy import capacity, sizing
+from scaler.policy.capacity import (
+    DEFAULTS,
+    Estimate,
+    SizingConstants,
+    WorkRate,
+)
+from scaler.policy.sizing import (
+    SizingInputs,
+    SloColumns,
+)
 from tests.budget import examples
 from tests.scaler.policy.sizing import reference_sizing
 
@@ -84,7 +93,7 @@ CONSTANTS = st.builds(
 @given(SLOS, st.lists(MOMENTS, min_size=1, max_size=12), st.just(DEFAULTS) | CONSTANTS)
 @settings(max_examples=examples(300))
 def test_kernel_equals_the_reference(slo, moments, constants):
-    estimates, reference, now = sizing.blank(1), reference_sizing.Sizing(constants), START
+    estimates, reference, now = capacity.blank(1), reference_sizing.Sizing(constants), START
     slos = SloColumns(*(np.array([each]) for each in slo))
     for step, rates, waiting, running, kv_used, ready, start, misses in moments:
         now += step

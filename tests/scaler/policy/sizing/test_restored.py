@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy import sizing
-from scaler.policy.sizing import Estimate
+from scaler.policy import capacity
+from scaler.policy.capacity import (
+    Estimate,
+)
 from tests.budget import examples
 
-BLANK = sizing.blank(1)
+BLANK = capacity.blank(1)
 MAY_BE_UNKNOWN = {
     Estimate.AT, Estimate.WORK, Estimate.SIZE, Estimate.PEAKS_FROM, Estimate.LATE_AT, Estimate.ABSENT_AT,
     Estimate.BURST_AT,
@@ -36,16 +38,16 @@ def busy(sized, rates):
 def changed(estimates, column, value):
     other = estimates.copy()
     other[0, column] = value
-    return sizing.made_sound(other)
+    return capacity.made_sound(other)
 
 
 def test_estimates_of_this_version_are_kept(busy):
-    np.testing.assert_array_equal(sizing.made_sound(busy), busy)
-    np.testing.assert_array_equal(sizing.made_sound(BLANK), BLANK)
+    np.testing.assert_array_equal(capacity.made_sound(busy), busy)
+    np.testing.assert_array_equal(capacity.made_sound(BLANK), BLANK)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf, 1e13, -1e13, 1e300])
-@pytest.mark.parametrize("column", list(range(sizing.WIDTH)))
+@pytest.mark.parametrize("column", list(range(capacity.WIDTH)))
 def test_estimate_that_no_version_writes_makes_the_row_blank(busy, column, value):
     restored = changed(busy, column, value)
     if np.isnan(value) and column in MAY_BE_UNKNOWN:
@@ -73,19 +75,19 @@ def test_divisor_of_almost_zero_makes_the_row_blank(busy, column, value):
 def test_only_the_row_with_the_fault_becomes_blank(busy):
     three = np.concatenate([busy, busy, busy])
     three[1, Estimate.STEP_SUM] = nan
-    restored = sizing.made_sound(three)
+    restored = capacity.made_sound(three)
     np.testing.assert_array_equal(restored[[0, 2]], three[[0, 2]])
     np.testing.assert_array_equal(restored[1], BLANK[0])
 
 
-@given(st.lists(st.tuples(st.integers(0, sizing.WIDTH - 1), st.floats()), min_size=1, max_size=4), st.booleans())
+@given(st.lists(st.tuples(st.integers(0, capacity.WIDTH - 1), st.floats()), min_size=1, max_size=4), st.booleans())
 @settings(max_examples=examples(300))
 def test_any_restored_estimates_are_safe_to_update(sized, rates, busy, faults, begins_blank):
     chat = sized()
     chat.estimates = (BLANK if begins_blank else busy).copy()
     for column, value in faults:
         chat.estimates[0, column] = value
-    chat.estimates = sizing.made_sound(chat.estimates)
+    chat.estimates = capacity.made_sound(chat.estimates)
     sizes = chat.during(60.0, rates(3.0, sequences=10.0), running=10.0, kv_used=0.2)[1:]
     assert np.isfinite(sizes).all()
     assert min(sizes) >= 0.0

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy import sizing
-from scaler.policy.sizing import DEFAULTS, Estimate, SizingInputs, SloColumns, WorkRate
+from scaler.policy import capacity, sizing
+from scaler.policy.capacity import (
+    DEFAULTS,
+    Estimate,
+    WorkRate,
+)
+from scaler.policy.sizing import (
+    SizingInputs,
+    SloColumns,
+)
 from tests.budget import examples
 from tests.scaler.policy.sizing.reference_sizing import whole
 
@@ -72,7 +80,7 @@ def test_slo_below_one_step_has_the_least_room_and_is_not_infinite(sized, rates)
     size = chat.during(10 * MINUTE_S, rates(2.0, gaps=0.0))[-1]
     # 2 requests of 0.098 s per second at the least room are 1.96 replicas, of 0.98 replica-seconds each: the spread is
     # 0.44, and the size 1.96 + sqrt((0.7 * 0.44)**2 + 0.15**2 * 1.96).
-    assert sizing.LEAST_ROOM == 0.1
+    assert capacity.LEAST_ROOM == 0.1
     assert size == pytest.approx(2.33, abs=0.02)
 
 
@@ -81,7 +89,7 @@ def test_prompts_alone_fill_at_most_nine_tenths_of_a_replica(sized, rates):
     chat.during(10 * MINUTE_S, rates(1.0, prompt=10_000.0, output=1.0, gaps=0.0))
     # The mean prompt is still mixed with the 5 requests of the prior; the tokens that are read are counted exactly.
     assert chat[Estimate.PREFILL] == pytest.approx(10_000 * 0.0115 / 115, rel=0.02)
-    assert chat[Estimate.WORK] >= chat[Estimate.PREFILL] / sizing.FULL_PREFILL
+    assert chat[Estimate.WORK] >= chat[Estimate.PREFILL] / capacity.FULL_PREFILL
 
 
 def test_prompts_that_arrived_and_are_not_read_yet_count_at_the_mean(sized, rates):
@@ -205,11 +213,11 @@ def test_ten_thousand_workloads_are_independent_of_each_other():
         rates[rng.random(rates.shape) < 0.05] = nan
         numbers = rng.exponential((5.0, 20.0, 0.3, 3.0, 100.0, 2.0), (rows, 6)).T.copy()
         history.append(SizingInputs(rates, *numbers))
-    together = sizing.blank(rows)
+    together = capacity.blank(rows)
     for turn, inputs in enumerate(history):
         sizing.update(together, slos, inputs, 1000.0 + 5.0 * turn, 15.0)
     for row in rng.choice(rows, 300, replace=False):
-        alone, one = sizing.blank(1), slice(row, row + 1)
+        alone, one = capacity.blank(1), slice(row, row + 1)
         for turn, inputs in enumerate(history):
             sizing.update(
                 alone,
@@ -219,7 +227,7 @@ def test_ten_thousand_workloads_are_independent_of_each_other():
                 15.0,
             )
         np.testing.assert_array_equal(alone[0], together[row])
-    np.testing.assert_array_equal(together[np.isnan(slos.itl)], sizing.blank(int(np.isnan(slos.itl).sum())))
+    np.testing.assert_array_equal(together[np.isnan(slos.itl)], capacity.blank(int(np.isnan(slos.itl).sum())))
 
 
 @pytest.mark.parametrize("longest", [15.0, 180.0, 900.0])
@@ -227,5 +235,5 @@ def test_kv_cache_of_a_request_stays_between_what_was_assumed_and_what_is_measur
     chat = sized()
     for _ in range(10):
         chat.after(longest, rates(1.0), running=100.0, kv_used=0.01, longest=longest)
-        assert 1e-4 <= chat[Estimate.KV_PER_REQUEST] <= sizing.KV_SHARE
+        assert 1e-4 <= chat[Estimate.KV_PER_REQUEST] <= capacity.KV_SHARE
     assert chat[Estimate.KV_PER_REQUEST] == pytest.approx(1e-4, rel=3.0)

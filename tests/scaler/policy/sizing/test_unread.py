@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.sizing import Estimate
+from scaler.policy.capacity import (
+    Estimate,
+)
 from tests.budget import examples
 
 RATES = st.floats(-10.0, 100.0)
@@ -74,3 +76,21 @@ def test_backlog_within_half_the_time_to_first_token_adds_nothing(sized, rates):
     chat = sized(ttft=2.0)
     chat.during(600.0, rates(4.0, gaps=0.0))
     assert chat.after(5.0, rates(4.0, gaps=0.0), waiting=70.0, running=50.0) > sizes[0]
+
+
+def test_workload_that_wakes_orders_what_also_drains_the_queue_of_the_first_start(sized, rates):
+    chat = sized(start=75.0)
+    # 0.13 s of 15 ms steps each, at a room of 0.62: 5 requests per second are 1.06 replicas.
+    alone = chat.during(60.0, rates(5.0, gaps=0.0), ready=1.0)[-1]
+    woken = chat.during(
+        60.0, rates(5.0, gaps=0.0, first_tokens=0.0, prompt=0.0, finished=0.0), waiting=300.0, ready=0.0
+    )
+    assert alone < 1.5
+    assert woken[-1] >= 2.0
+
+
+def test_replicas_that_are_not_known_add_nothing_for_a_queue(sized, rates):
+    known, unknown = sized(), sized()
+    inputs = rates(5.0, gaps=0.0)
+    assert known.during(60.0, inputs, ready=2.0)[-1] == unknown.during(60.0, inputs, ready=2.0)[-1]
+    assert unknown.after(5.0, inputs, waiting=400.0, ready=nan) < known.after(5.0, inputs, waiting=400.0, ready=0.0)

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from scaler.policy.sizing import WorkRate
+from scaler.policy.capacity import (
+    WorkRate,
+)
 from scaler.signals.queues import Incomplete, WakeSource
 from scaler.signals.slot_sums import DUST, SlotFlags, SlotSums
 from scaler.signals.slots import ADDED, GATEWAY, GPUS, PODS, Column

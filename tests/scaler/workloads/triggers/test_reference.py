@@ -31,16 +31,18 @@ def test_key_has_one_entry_with_type_and_text_or_is_listed_with_its_section_of_t
     assert {line for line in lists if not re.match(r"- \[(\w+)\]\(configuration\.md#\w+\): `.*\.$", line)} == set()
 
 
-def test_key_that_is_listed_with_a_section_is_a_key_of_that_section():
+def test_key_that_is_listed_with_a_section_has_its_default_and_its_bounds():
     models = {section.__name__: section.model_fields for section in sections()}
-    listed = [
-        (section, name.rpartition(".")[2])
+    listed = {
+        name: models[section][name.rpartition(".")[2]]
         for section, names in re.findall(r"^- \[(\w+)\]\([^)]*\): (.*)$", "\n".join(_items()), re.MULTILINE)
         for name in re.findall(r"`([a-z_.]+)`", names)
-    ]
+    }
+    facts = {name: (field.default, field.annotation, field.metadata) for name, field in listed.items()}
+    of_triggers = {name: key.field for name, key in TRIGGER_KEYS.items() if name in listed}
 
-    assert ("Workload", "keep_warm") in listed
-    assert [(section, key) for section, key in listed if key not in models[section]] == []
+    assert "keep_warm" in listed
+    assert {name: (one.default, one.annotation, one.metadata) for name, one in of_triggers.items()} == facts
 
 
 def test_key_of_one_origin_names_it():
