@@ -241,7 +241,7 @@ def _guard(
 
 
 @part
-def _is_known(rates: Floats, i: int) -> bool:
+def _has_rates(rates: Floats, i: int) -> bool:
     """Whether the rates without which there is no size are known."""
     for column in range(WorkRate.GAPS):  # noqa: SIM110 - any() is slower in a kernel
         if np.isnan(rates[i, column]):
@@ -270,7 +270,7 @@ def _update(
     constants: SizingConstants,
 ) -> None:
     for i in range(estimates.shape[0]):
-        if np.isnan(itl[i]) or not _is_known(rates, i):
+        if np.isnan(itl[i]) or not _has_rates(rates, i):
             continue
         dt = now - estimates[i, Estimate.AT]
         estimates[i, Estimate.AT] = now

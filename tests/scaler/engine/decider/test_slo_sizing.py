@@ -336,7 +336,7 @@ class TestExplanation:
         replicas = chat.stage.outcome()[0]
         work, size = estimate(chat.stage, Estimate.WORK), estimate(chat.stage, Estimate.SIZE)
         evidence = chat.stage.decision().evidence
-        rate, step = 1.0 / evidence.request_replica_s, f"{1000.0 * evidence.step_s:.3g}"
+        rate, step = f"{1.0 / evidence.request_replica_s:.3g}", f"{1000.0 * evidence.step_s:.3g} ms"
         document = explained(chat.stage)
         assert document["summary"] == (
             f"{replicas} replicas, serving: 20 requests wait or run; work for {work:.3g} replicas arrives, "
@@ -345,7 +345,7 @@ class TestExplanation:
         assert sentences(document, "objectives") == [
             f"slo: work for {work:.3g} replicas arrives; with headroom and the hold it needs {size:.3g}.",
             NOT_MEASURED,
-            f"One replica serves {rate:.3g} requests per second: an empty decode step takes {step} ms, as the engine shows.",
+            f"One replica serves {rate} requests per second: an empty decode step takes {step}, as the engine shows.",
         ]
         assert sentences(document, "winner") == [f"The only one, slo: {size:.3g}, so {replicas} replicas."]
 
