@@ -41,7 +41,7 @@ START = 1  # state: nothing is read yet. State 0: no selected name or sign begin
 EXACT, PREFIX, RANGED = 1, 2, 3
 # The bound of a bucket. A number that a kernel does not read (an exponent, more than 15 digits) is selected like +Inf.
 _BOUND = re.compile(rb'(?<=[{, \t])le="(?P<text>[^"\n]*)(?P<end>"?)')
-_NUMBER = re.compile(rb"[0-9]*\.?[0-9]*")
+_NUMBER = re.compile(rb"[0-9]*(?:\.[0-9]*)?")
 MAX_DIGITS = 15
 
 

@@ -29,7 +29,7 @@ def test_without_a_group_the_first_example_is_warned_that_it_counts_twice():
 
 
 def test_numbers_of_probes_are_those_of_the_code():
-    assert f"for\n{RISES} rises ({MANY_RISES} for three probers at once)" in PROBES
+    assert f"for {RISES} rises ({MANY_RISES} for three probers at once)" in " ".join(PROBES.split())
     assert Workload(namespace="ai", name="chat").probe_period == 60.0
     assert [label for label in PATH_LABELS if f"`{label}`" not in PROBES] == []
     paths = re.search(r"whose path ends in (.*?) or the like", PROBES, re.DOTALL).group(1)
