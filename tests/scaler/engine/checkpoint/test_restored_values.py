@@ -56,7 +56,7 @@ def written():
 
 WRITTEN = written()
 # Differences and POSIX seconds; no other column of the state is negative.
-SIGNED = ("accounts.apart", "_at", "_since", ".at", ".since", ".times", "_until")
+SIGNED = ("accounts.apart", "budget.account", "_at", "_since", ".at", ".since", ".times", "_until")
 ODD = st.sampled_from(
     [nan, inf, -inf, -1.0, 0.0, 0.5, 1.0, 3.0, 1e6, 1e15, 1e300, -1e300, 5e-324, NOW, NOW - 10.0, NOW + 1e6, NOW - 1e10]
 )
