@@ -12,8 +12,8 @@ import numpy as np
 
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision, Reason
+from scaler.policy.attainment import BUDGET
 from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED
-from scaler.policy.estimators.error_budget import SHARE
 from scaler.policy.trace import GPU, GRACE, REQUESTS, UNPROVEN
 
 from .formats import clock, counted, lasting, number
@@ -64,7 +64,7 @@ def _idleness(case: Case) -> list[str]:
 
 
 def _budget(case: Case, decision: Decision | None) -> list[str]:
-    """What an estimated keep-warm time rests on if there is an SLO."""
+    """How many cold starts the error budget of an SLO still covers."""
     evidence = None if decision is None else decision.evidence
     if evidence is None or evidence.cold_start_requests is None or evidence.cold_starts_covered is None:
         return []
@@ -73,7 +73,7 @@ def _budget(case: Case, decision: Decision | None) -> list[str]:
     covered = evidence.cold_starts_covered
     left = f"covers {number(covered)} more" if covered > 0.0 else "is spent, so keeping warm is worth more"
     delays = counted(round(evidence.cold_start_requests), "request")
-    return [f"A cold start delays about {delays}; the error budget ({100.0 * SHARE:g} % of requests) {left}."]
+    return [f"A cold start delays about {delays}; the error budget ({100.0 * BUDGET:g} % of requests) {left}."]
 
 
 def _busy(case: Case) -> str:

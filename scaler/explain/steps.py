@@ -267,7 +267,7 @@ def objectives(case: Case, decision: Decision | None = None) -> Step:
 
 
 def _capacity(evidence: Evidence) -> Iterator[str]:
-    """What one replica can do, and what the size has more for the SLO."""
+    """The request rate of one replica, and why the headroom is larger than usual."""
     if evidence.request_replica_s is None or evidence.step_s is None:
         return
     rate, step = number(1.0 / evidence.request_replica_s), number(1000.0 * evidence.step_s)

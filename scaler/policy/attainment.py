@@ -57,6 +57,7 @@ SLOTS = 12
 HOUR, DAYS = SloWindow("1h", 300.0), SloWindow("3d", 21600.0)
 WINDOWS = (HOUR, DAYS)
 OBJECTIVE = 0.99  # of the requests meet the SLO; the rest is the error budget
+BUDGET = 0.009  # of the requests may miss the SLO by a decision: a tenth below the error budget
 FEWEST = 1.0  # requests below which there is no ratio: the oldest slot leaves a part of one
 SPREAD = 0.3  # of the SLO: times per output token in the bucket around it are within so much of each other
 WEIGHT_S = 3600.0  # time constant of requests and times, whose ratio weighs a late time

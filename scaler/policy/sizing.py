@@ -2,28 +2,20 @@
 
 Demand is the rate at which work arrives, not the requests in hand: a queue says how late it is, not how much comes.
 
-1. **Work of a request.** A decode step takes `step * (1 + f)` seconds. `f` is what is in the step: sequences, tokens of
-   their contexts and prompt tokens, each at the price of `PER_SEQUENCE`, `PER_CONTEXT_TOKEN` and `PER_PROMPT_TOKEN`.
-   These are shares of the empty step, so they need no model size and no GPU: on Llama-3-8B on one A100 and on
-   Llama-3-70B on four, steps of 11.5 and 24 ms, they are within 50 % of each other.
-2. **Capacity.** `step` and a factor on `f` are fitted to the engine's mean time between tokens. A replica whose steps
-   may take `TARGET * itl` has room for `1 - step / (TARGET * itl)` seconds of work in each second.
-3. **Arriving work** `x`, in replicas: the work of the requests that arrive per second, over that room.
-4. **Size**: the work that lasts, and one standard deviation of random arrivals; more where starts take long. Requests
-   without a first token add what drains them within one start. The largest of the last `hold_starts` start-up times
-   counts, so that replicas do not end and start again for the same work.
-5. **Error budget**: requests that miss the SLO while work is late widen the headroom, until no more miss than may.
-6. **Burst guard**: after a burst that was over before a new replica could be ready, replicas for the next one stay for
+1. **Arriving work**, in replicas: the replica-seconds of the requests that arrive per second (`capacity`).
+2. **Size**: the work that lasts, and headroom for random arrivals and a rate that moves; more where starts take long.
+   Requests without a first token add what drains them within one start. The largest of the last `hold_starts` start-up
+   times counts, so that replicas do not end and start again for the same work.
+3. **Error budget**: requests that miss the SLO, beyond the share that may, widen the headroom.
+4. **Burst guard**: after a burst that was over before a new replica could be ready, replicas for the next one stay for
    `MEMORY_S`.
 
 The constants of rules that can be switched off are an argument, `SizingConstants`: a replay measures what each rule is
 worth. The daemon passes `DEFAULTS`.
 
-Worked example: an empty step of 10 ms, `itl: 50ms`, two requests per second of 500 prompt and 200 output tokens: a
-request takes 0.0435 s for its prompt and 0.022 s for its tokens, so 0.13 s of work arrive per second. The room is
-1 - 10/40 = 0.75, x is 0.174 replicas, and a request takes 0.087 replica-seconds. The deviation of arrivals within 10 s
-is sqrt(0.174 * 0.087 / 10) = 0.039. With starts of 75 s the size is 0.174 + sqrt((0.7 * 0.039)**2 + 0.15**2 * 0.174) =
-0.24: one replica.
+Worked example: two requests per second of 0.087 replica-seconds (`capacity`) are 0.174 replicas. The deviation of
+arrivals within 10 s is sqrt(0.174 * 0.087 / 10) = 0.039. With starts of 75 s the size is
+0.174 + sqrt((0.7 * 0.039)**2 + 0.15**2 * 0.174) = 0.24: one replica.
 """
 
 from __future__ import annotations
@@ -37,6 +29,7 @@ from numba import typeof, types
 from exporter.model import Floats
 from scaler.jit import FLOATS, NUMBER, kernel, part
 
+from .attainment import BUDGET
 from .capacity import (
     ARRIVAL_S,
     DEFAULTS,
@@ -63,15 +56,13 @@ USUAL_START_S = 75.0
 UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
 SLOW_S = 60.0  # time constant of work that lasts
 # Error budget and bursts.
-BUDGET = 0.009  # of the requests may miss the SLO: a tenth below the 1 % that is allowed
 BUDGET_GAIN = 3.0  # stretch per share of the requests of MEMORY_S that missed beyond the budget
 MEMORY_S = 7200.0  # time constant of the requests that misses are compared with, and for which a burst is remembered
 FEWEST_REQUESTS = 100.0  # of MEMORY_S: with fewer a few misses would be many
 LATE_ITL = 0.9  # of the SLO: steps that are slower on average are late
 LATE_S = 60.0  # after work was late, misses count for so long
-ABSENT_STARTS = (
-    3.0  # start-up times after a cold start for which misses do not count: replicas come as fast as they can
-)
+# Start-up times after a cold start for which misses do not count: replicas come as fast as they can.
+ABSENT_STARTS = 3.0
 
 
 @part
@@ -124,10 +115,8 @@ def _count_unread(estimates: Floats, i: int, rates: Floats, waiting: float, runn
 
     A request that ends without a first token is never subtracted, so the count is never above the requests in hand.
     """
-    unread = (
-        estimates[i, Estimate.UNREAD]
-        + (counted(rates[i, WorkRate.ARRIVED]) - counted(rates[i, WorkRate.FIRST_TOKENS])) * dt
-    )
+    arrived, read = counted(rates[i, WorkRate.ARRIVED]), counted(rates[i, WorkRate.FIRST_TOKENS])
+    unread = estimates[i, Estimate.UNREAD] + (arrived - read) * dt
     estimates[i, Estimate.UNREAD] = min(max(unread, waiting), waiting + running)
 
 
@@ -188,17 +177,17 @@ def _follow_budget(
         return
     is_late = now - estimates[i, Estimate.LATE_AT] <= LATE_S  # not so where it is NaN
     starts = now - estimates[i, Estimate.ABSENT_AT] <= ABSENT_STARTS * start
-    counted = misses if is_late and not starts else 0.0
-    beyond = (counted - BUDGET * arrived) / max(estimates[i, Estimate.REQUESTS], FEWEST_REQUESTS)
+    late_misses = misses if is_late and not starts else 0.0
+    beyond = (late_misses - BUDGET * arrived) / max(estimates[i, Estimate.REQUESTS], FEWEST_REQUESTS)
     estimates[i, Estimate.STRETCH] = min(max(estimates[i, Estimate.STRETCH] + BUDGET_GAIN * beyond, 0.0), 1.0)
 
 
 @part
-def _remembered(estimates: Floats, i: int, now: float, constants: SizingConstants) -> float:
-    """Replicas that stay for the next burst."""
+def _recent_burst(estimates: Floats, i: int, now: float) -> float:
+    """The most work of the bursts of MEMORY_S, in replicas; 0 without one."""
     # A moment after `now` is of a clock that was set back.
-    recent = 0.0 <= now - estimates[i, Estimate.BURST_AT] < MEMORY_S
-    return constants.burst_margin * estimates[i, Estimate.BURST] if recent else 0.0
+    is_recent = 0.0 <= now - estimates[i, Estimate.BURST_AT] < MEMORY_S
+    return estimates[i, Estimate.BURST] if is_recent else 0.0
 
 
 @part
@@ -231,13 +220,11 @@ def _guard(
         else:
             many = constants.burst_share * max(estimates[i, Estimate.REQUESTS], FEWEST_REQUESTS)
             if estimates[i, Estimate.SPELL_S] < start and estimates[i, Estimate.SPELL_LATE] > many:
-                earlier = (
-                    estimates[i, Estimate.BURST] if 0.0 <= now - estimates[i, Estimate.BURST_AT] < MEMORY_S else 0.0
-                )
-                estimates[i, Estimate.BURST] = max(earlier, estimates[i, Estimate.SPELL_PEAK])
+                most = max(_recent_burst(estimates, i, now), estimates[i, Estimate.SPELL_PEAK])
+                estimates[i, Estimate.BURST] = most
                 estimates[i, Estimate.BURST_AT] = now
             estimates[i, Estimate.SPELL_S] = estimates[i, Estimate.SPELL_LATE] = estimates[i, Estimate.SPELL_PEAK] = 0.0
-    return max(size, _remembered(estimates, i, now, constants))
+    return max(size, constants.burst_margin * _recent_burst(estimates, i, now))
 
 
 @part
@@ -326,7 +313,7 @@ def _capacity(estimates: Floats, itl: Floats, now: float, shown: Floats) -> None
             shown[0, i] = request_replica_s(estimates, i, itl[i], DEFAULTS)
             shown[1, i] = empty_step(estimates, i)
             shown[2, i] = 1.0 + DEFAULTS.stretch * estimates[i, Estimate.STRETCH]
-            shown[3, i] = _remembered(estimates, i, now, DEFAULTS)
+            shown[3, i] = DEFAULTS.burst_margin * _recent_burst(estimates, i, now)
 
 
 def capacity(estimates: Floats, itl: Floats, now: float) -> Capacity:

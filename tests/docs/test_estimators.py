@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scaler.policy.estimators.error_budget import PARTS, SAMPLES, SHARE, ErrorBudget
+from scaler.policy.estimators.error_budget import BUDGET, PARTS, SAMPLES, ErrorBudget
 from scaler.policy.estimators.keep_warm import Stakes, break_even
 from tests.docs.pages import text_of
 
@@ -10,7 +10,12 @@ PAGE = " ".join(text_of("docs/explanation/estimators.md").split())
 
 
 def test_page_has_the_constants_of_the_error_budget():
-    for text in (f"{100 * SHARE:g} % of the requests", f"adds {SHARE}", f"last {SAMPLES:g} pauses", f"({PARTS} parts"):
+    for text in (
+        f"{100 * BUDGET:g} % of the requests",
+        f"adds {BUDGET}",
+        f"last {SAMPLES:g} pauses",
+        f"({PARTS} parts",
+    ):
         assert text in PAGE
 
 

@@ -1,7 +1,7 @@
 """Prices the requests that wait for a start by the error budget of an SLO. Pure.
 
 An SLO is met by 99 % of the requests. A request that arrives at zero replicas, or behind others that wait for the same
-start, misses it. `SHARE` of the requests may. This share is an account in requests: each finished request adds `SHARE`,
+start, misses it. `BUDGET` of the requests may. This share is an account in requests: each finished request adds to it,
 and each cold start subtracts the requests that it delays. They arrive all through the start, so they wait for half of
 it on average, and the first one for all of it. The price of their wait, `prices.waiting_hour`, is halved for each cold
 start that the account covers:
@@ -9,7 +9,7 @@ start that the account covers:
     clients = (delayed + 1) / 2 * 2**-max(account / delayed, 0)
 
 with `delayed` the mean over the last pauses. In debt the price is the full one. An unused budget makes waiting cheap,
-and GPU time alone decides. This is dual ascent on the constraint "delayed requests <= SHARE * requests" with an
+and GPU time alone decides. This is dual ascent on the constraint "delayed requests <= BUDGET * requests" with an
 exponential price, so the account settles where the price spends what comes in (M. J. Neely, "Stochastic Network
 Optimization", 2010, chapter 4: virtual queues).
 
@@ -36,9 +36,9 @@ import numpy as np
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
 
+from ..attainment import BUDGET
 from .idle_time import IdleEnds
 
-SHARE = 0.009  # of the 1 % that an SLO of 99 % allows: the rest is for the requests that sizing delays
 # The account is at most so many cold starts, in hand or in debt: 2**-32 of a price is nothing, and a debt is paid off.
 MOST_STARTS = 32.0
 DAY_S = 86400.0
@@ -112,7 +112,7 @@ class ErrorBudget:
         self._end_counts(rows, traffic, start[rows], now)
         self._begin_counts(rows, traffic, before, ended, lowest, now)
         gained = np.where(complete, traffic.finished - before, np.nan)
-        self.account[rows] += SHARE * np.maximum(np.nan_to_num(gained), 0.0)
+        self.account[rows] += BUDGET * np.maximum(np.nan_to_num(gained), 0.0)
         self.since[rows] = np.where(complete & np.isnan(self.since[rows]), now, self.since[rows])
         self._finished[rows] = np.where(complete, traffic.finished, before)
 
@@ -160,10 +160,10 @@ class ErrorBudget:
     def _delayed(self, weights: Floats, start: Floats, now: float) -> Floats:
         """Requests that a start delays, 1 or more. weights: of the parts of the day, shape (rows, PARTS).
 
-        Before a pause has ended, the mean rate times a start: the account holds SHARE of all requests so far.
+        Before a pause has ended, the mean rate times a start: the account holds BUDGET of all requests so far.
         """
         total, elapsed = weights.sum(axis=1), now - self.since
-        requests = np.where(total > 0.0, (weights * self.means).sum(axis=1), self.account / SHARE * start)
+        requests = np.where(total > 0.0, (weights * self.means).sum(axis=1), self.account / BUDGET * start)
         return np.maximum(requests / np.where(total > 0.0, total, np.where(elapsed > 0.0, elapsed, np.nan)), 1.0)
 
     @property

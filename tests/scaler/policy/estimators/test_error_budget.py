@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.estimators.error_budget import MOST_STARTS, PARTS, SAMPLES, SHARE, ErrorBudget, Traffic
+from scaler.policy.estimators.error_budget import BUDGET, MOST_STARTS, PARTS, SAMPLES, ErrorBudget, Traffic
 from scaler.policy.estimators.idle_time import Gaps, IdleEnds
 from scaler.policy.estimators.keep_warm import KeepWarm, KeepWarmRules, Stakes
 from tests.budget import examples
@@ -52,7 +52,7 @@ def test_request_adds_its_share_and_a_cold_start_takes_the_requests_that_it_dela
     watched(finished=10_000.0)
     assert watched.account == pytest.approx(90.0)
     watched.cold(40.0)
-    assert watched.account == pytest.approx(90.0 - 40.0 + 40.0 * SHARE)
+    assert watched.account == pytest.approx(90.0 - 40.0 + 40.0 * BUDGET)
     assert watched.budget.delayed.tolist() == [40.0]
 
 
@@ -70,7 +70,7 @@ def test_pause_that_was_kept_warm_for_is_measured_and_spends_nothing(watched):
     watched()(ended=HOUR, running=1.0)
     for _ in range(16):
         watched(running=1.0, finished=1.0)
-    assert watched.account == pytest.approx(16.0 * SHARE)
+    assert watched.account == pytest.approx(16.0 * BUDGET)
     assert watched.budget.delayed.tolist() == [16.0]  # those of the first 75 s
 
 
@@ -224,7 +224,7 @@ def spent(pauses, *, rate, busy_s=1200.0):
 @pytest.mark.parametrize("rate", [0.5, 5.0, 50.0])
 def test_cold_starts_spend_no_more_than_the_budget(rate):
     pauses = np.random.default_rng(3).exponential(HOUR, 400)
-    assert 0.4 * SHARE < spent(pauses, rate=rate) <= SHARE * 1.05
+    assert 0.4 * BUDGET < spent(pauses, rate=rate) <= BUDGET * 1.05
 
 
 def test_budget_that_pauses_cannot_keep_is_paid_for_up_to_the_prices():

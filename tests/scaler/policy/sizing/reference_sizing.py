@@ -43,7 +43,7 @@ from scaler.policy.sizing import (
 )
 
 
-def known(value):
+def counted(value):
     """A rate as an amount: 0 if it is unknown, or below 0 between two responses."""
     return 0.0 if isnan(value) else max(value, 0.0)
 
@@ -152,16 +152,16 @@ class Sizing:
         dt, self.at = now - self.at, now
         if not dt > 0.0:
             return
-        counted_ready = ready
-        learned_s, ready, waiting, running = min(dt, longest), known(ready), known(waiting), known(running)
-        self.prompt.add(known(read) * learned_s, known(firsts) * learned_s)
-        self.output.add(known(generated) * learned_s, known(finished) * learned_s)
-        if running >= 1.0 and known(kv_used) > 0.0 and ready > 0.0:
+        raw_ready = ready
+        learned_s, ready, waiting, running = min(dt, longest), counted(ready), counted(waiting), counted(running)
+        self.prompt.add(counted(read) * learned_s, counted(firsts) * learned_s)
+        self.output.add(counted(generated) * learned_s, counted(finished) * learned_s)
+        if running >= 1.0 and counted(kv_used) > 0.0 and ready > 0.0:
             self.kv += min(0.01 * learned_s, 1.0) * (kv_used * ready / running - self.kv)
-        unread = self.unread + (known(arrived) - known(firsts)) * learned_s
+        unread = self.unread + (counted(arrived) - counted(firsts)) * learned_s
         self.unread = min(max(unread, waiting), waiting + running)
-        self.learn_capacity(known(gaps), known(gap_seconds), known(read), self.unread, ready, itl, learned_s)
-        self.work = self.arriving(arrived, known(firsts), known(read), itl, dt)
+        self.learn_capacity(counted(gaps), counted(gap_seconds), counted(read), self.unread, ready, itl, learned_s)
+        self.work = self.arriving(arrived, counted(firsts), counted(read), itl, dt)
         constants, request_s = self.constants, self.request_s(itl)
         raw, arrived = arrived * request_s, arrived * learned_s
         self.slow += (1.0 - exp(-dt / SLOW_S)) * (raw - self.slow)
@@ -174,7 +174,7 @@ class Sizing:
         headroom = sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start / USUAL_START_S) ** constants.headroom_power
         size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)
-        size = self.with_backlog(size, backlog, counted_ready, ttft, start)
+        size = self.with_backlog(size, backlog, raw_ready, ttft, start)
         hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
         size = self.peaks.largest(size, hold, now)
         self.size = self.bursts.guard(size, self.work, raw, arrived, self.requests, ready, ttft, start, learned_s, now)
