@@ -248,32 +248,26 @@ def _coded(
     return family
 
 
-def _cold_starts(decisions: Iterable[Decision]) -> Metric:
-    family = GaugeMetricFamily(
-        "tidegate_cold_start_seconds",
-        "Start time from pod creation to first token, without the wait for a node.",
-        labels=(*LABELS, "quantile"),
-    )
+def _split(name: str, text: str, decisions: Iterable[Decision], label: str, fields: Mapping[str, str]) -> Metric:
+    """A family with a sample for each field of the evidence that is known. fields: by the value of the label."""
+    family = GaugeMetricFamily(f"tidegate_{name}", text, labels=(*LABELS, label))
     for decision in decisions:
-        evidence = decision.evidence
-        for quantile, seconds in (("0.5", evidence.cold_start_p50_s), ("0.9", evidence.cold_start_p90_s)):
-            if seconds is not None:
-                family.add_metric((*_labels(decision), quantile), seconds)
+        for value, field in fields.items():
+            if (number := getattr(decision.evidence, field)) is not None:
+                family.add_metric((*_labels(decision), value), number)
     return family
+
+
+def _cold_starts(decisions: Iterable[Decision]) -> Metric:
+    text = "Start time from pod creation to first token, without the wait for a node."
+    fields = {"0.5": "cold_start_p50_s", "0.9": "cold_start_p90_s"}
+    return _split("cold_start_seconds", text, decisions, "quantile", fields)
 
 
 def _attainment(decisions: Iterable[Decision]) -> Metric:
-    family = GaugeMetricFamily(
-        "tidegate_slo_attainment_ratio",
-        "Requests of the window that met the SLO, 0 to 1; no sample: none is measured.",
-        labels=(*LABELS, "window"),
-    )
-    for decision in decisions:
-        evidence = decision.evidence
-        for window, ratio in (("1h", evidence.slo_attainment_hour), ("3d", evidence.slo_attainment)):
-            if ratio is not None:
-                family.add_metric((*_labels(decision), window), ratio)
-    return family
+    text = "Requests of the window that met the SLO, 0 to 1; no sample: none is measured."
+    fields = {"1h": "slo_attainment_hour", "3d": "slo_attainment"}
+    return _split("slo_attainment_ratio", text, decisions, "window", fields)
 
 
 def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:

@@ -96,13 +96,13 @@ def test_explanation_of_now_has_the_sentence_and_that_of_the_past_does_not(servi
     board = Board(1, stage.now, {stage.decision().workload: stage.decision()})
     explainer = DecisionExplainer(stage.decider)
 
-    def said(at):
+    def sentences(at):
         document = explainer.explain(stage.decision().workload, board, stage.now, at, None, None)()
         (step,) = [step for step in document["chain"] if step["step"] == "objectives"]
         return [sentence for sentence in step["sentences"] if "3 days" in sentence]
 
-    assert said(None) == [f"{chat.evidence.slo}."]
-    assert said(stage.now - 60.0) == []
+    assert sentences(None) == [f"{chat.evidence.slo}."]
+    assert sentences(stage.now - 60.0) == []
 
 
 def test_more_misses_than_the_error_budget_allows_are_said_as_such(service):
