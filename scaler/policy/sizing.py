@@ -207,14 +207,16 @@ def _guard(
     """The size with what stays for the next burst.
 
     A burst is judged by the queue that would be there without the guard, or the guard would end its own reason. It is
-    over within a start-up time; what lasts longer is served by new replicas. raw: replicas of work that arrived since
-    the last update. arrived: requests.
+    over within a start-up time, work and queue; what lasts longer is served by new replicas, and so is what arrived
+    while none was ready. raw: replicas of work that arrived since the last update. arrived: requests. ready: replicas,
+    NaN unknown.
     """
-    replicas = min(np.ceil(size), ready)
-    if replicas > 0.0:
+    replicas = min(np.ceil(size), counted(ready))
+    if replicas > 0.0 or ready == 0.0:
         estimates[i, Estimate.QUEUE] = max(0.0, estimates[i, Estimate.QUEUE] + (raw - replicas) * dt)
         if estimates[i, Estimate.QUEUE] > 0.0:
-            estimates[i, Estimate.SPELL_S] += dt if raw > replicas else 0.0
+            if raw > replicas:
+                estimates[i, Estimate.SPELL_S] = max(estimates[i, Estimate.SPELL_S] + dt, start if ready == 0.0 else 0.0)
             estimates[i, Estimate.SPELL_PEAK] = max(estimates[i, Estimate.SPELL_PEAK], estimates[i, Estimate.WORK])
             estimates[i, Estimate.SPELL_LATE] += arrived if estimates[i, Estimate.QUEUE] > ttft * replicas else 0.0
         else:
@@ -287,7 +289,7 @@ def _update(
         hold = min(max(constants.hold_starts * start[i], constants.shortest_hold_s), constants.longest_hold_s)
         size = _largest(estimates, i, size, hold, now)
         estimates[i, Estimate.SIZE] = _guard(
-            estimates, i, size, raw, arrived, replicas, ttft[i], start[i], known_s, now, constants
+            estimates, i, size, raw, arrived, ready[i], ttft[i], start[i], known_s, now, constants
         )
 
 

@@ -97,6 +97,7 @@ async def test_unreachable_api_server_changes_no_decision_and_decisions_follow_a
         fake.refuse()
         await until_synced(tidegate, 0.0)
         assert time.time() - begun >= BLIND_AFTER_S
+        await tidegate.sweeps(2)  # decisions know it from the next sweep on
         # Blind: engines without work scale nothing down, but more work still scales up.
         llama.serve(page.vllm(waiting=0, running=0))
         await tidegate.until(lambda entry: entry["reason"] == "held", tenant.name, "chat")

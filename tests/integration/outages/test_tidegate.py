@@ -90,6 +90,8 @@ class Scene:
     async def begin(self):
         # 42 requests at 16 per replica: 2.6, so 3.
         await self.keda.until((3, True), self.chat)
+        # Without an endpoint of its gateway it sleeps too.
+        await until_scraped(self.front, 1)
         await self.keda.until((0, False), self.night)
         assert await self.minutes(1) == ([[], []], [[], []])
 

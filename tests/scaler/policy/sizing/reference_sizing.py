@@ -110,12 +110,12 @@ class Bursts:
         self.spell_s = self.spell_late = self.spell_peak = 0.0
 
     def guard(self, size, work, raw, arrived, recent, ready, ttft, start, dt, now):
-        replicas = min(ceil(size), ready)
-        if replicas > 0:
+        replicas = min(ceil(size), counted(ready))
+        if replicas > 0 or ready == 0:
             self.queue = max(0.0, self.queue + (raw - replicas) * dt)
             if self.queue > 0.0:
                 if raw > replicas:
-                    self.spell_s += dt
+                    self.spell_s = max(self.spell_s + dt, 0.0 if ready else start)
                 if self.queue > ttft * replicas:
                     self.spell_late += arrived
                 self.spell_peak = max(self.spell_peak, work)
@@ -177,7 +177,9 @@ class Sizing:
         size = self.with_backlog(size, backlog, raw_ready, ttft, start)
         hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
         size = self.peaks.largest(size, hold, now)
-        self.size = self.bursts.guard(size, self.work, raw, arrived, self.requests, ready, ttft, start, learned_s, now)
+        self.size = self.bursts.guard(
+            size, self.work, raw, arrived, self.requests, raw_ready, ttft, start, learned_s, now
+        )
 
     def learn_capacity(self, gaps, gap_seconds, read, waiting, ready, itl, dt):
         kept = exp(-dt / WINDOW_S)

@@ -133,13 +133,30 @@ def test_queue_within_the_time_to_first_token_is_no_burst(quiet, rates):
     assert np.isnan(chat[Estimate.BURST_AT])
 
 
-def test_without_a_ready_replica_nothing_is_counted(quiet, rates):
+def test_without_a_known_number_of_ready_replicas_nothing_is_counted(quiet, rates):
     chat = quiet()
     spell = [Estimate.QUEUE, Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST]
-    chat.during(30.0, rates(HIGH, gaps=0.0), ready=0.0)
     chat.during(30.0, rates(HIGH, gaps=0.0), ready=nan)
     assert chat.estimates[0, spell].tolist() == [0.0] * 5
     assert np.isnan(chat[Estimate.BURST_AT])
+
+
+@pytest.mark.parametrize("ramp", [False, True], ids=["all_at_once", "one_after_another"])
+def test_queue_of_a_cold_start_is_no_burst(quiet, rates, ramp):
+    chat = quiet()
+    chat.during(3600.0, rates(0.0), ready=0.0)
+    # Shorter than was learned.
+    chat.during(START_S - 15.0, rates(HIGH, gaps=0.0), ready=0.0)
+    for ready in (1.0, 2.0, 3.0, 4.0) if ramp else (4.0,):
+        chat.during(15.0, rates(HIGH, gaps=0.0), ready=ready)
+    assert chat[Estimate.QUEUE] > 0.0
+    chat.during(1200.0, rates(HIGH, gaps=0.0), ready=5.0)
+    assert chat[Estimate.QUEUE] == 0.0
+    assert np.isnan(chat[Estimate.BURST_AT])
+    # A burst after it counts.
+    chat.during(3 * MEMORY_S, rates(QUIET, gaps=0.0))
+    burst(chat, rates)
+    assert chat[Estimate.BURST_AT] == chat.now
 
 
 def test_clock_set_back_ends_the_guard(quiet, rates):
