@@ -26,8 +26,9 @@ test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a 
 # projects and simulated weeks do not depend on the version.
 VERSIONED := $(addprefix tests/exporter/,attribution discovery scrape textformat) tests/integration/daemon/test_storyboard.py \
 	$(addprefix tests/scaler/,api/keda api/http config controllers ha signals workloads) tests/scaler/cli/test_commands.py
+VERSIONS ?= 3.11 3.12 3.13
 test-others:  ## run the version-dependent tests on every other supported Python of this machine
-	@for version in 3.11 3.12 3.13; do \
+	@for version in $(VERSIONS); do \
 	  for python in "$$(command -v python$$version)" "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
 	    [ -x "$$python" ] && "$$python" -V >/dev/null 2>&1 || continue; \
 	    [ "$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $$version ] && continue 2; \
