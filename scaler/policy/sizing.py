@@ -216,7 +216,8 @@ def _guard(
         estimates[i, Estimate.QUEUE] = max(0.0, estimates[i, Estimate.QUEUE] + (raw - replicas) * dt)
         if estimates[i, Estimate.QUEUE] > 0.0:
             if raw > replicas:
-                estimates[i, Estimate.SPELL_S] = max(estimates[i, Estimate.SPELL_S] + dt, start if ready == 0.0 else 0.0)
+                least = start if ready == 0.0 else 0.0
+                estimates[i, Estimate.SPELL_S] = max(estimates[i, Estimate.SPELL_S] + dt, least)
             estimates[i, Estimate.SPELL_PEAK] = max(estimates[i, Estimate.SPELL_PEAK], estimates[i, Estimate.WORK])
             estimates[i, Estimate.SPELL_LATE] += arrived if estimates[i, Estimate.QUEUE] > ttft * replicas else 0.0
         else:
