@@ -10,10 +10,9 @@ Worked example: `read("get lease ai/t", b'{"metadata": {"resourceVersion": "7"},
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from .fields import micro_time
+from .fields import FieldError, Fields, micro_time
 from .protocol import ApiFailure, Document, excerpt
 
 ADDRESS = "tidegate.dev/peer-address"  # HOST:PORT where the other replicas reach the holder
@@ -64,8 +63,8 @@ def document(namespace: str, name: str, lease: Lease) -> Document:
 
 
 def read(action: str, body: bytes) -> Lease:
-    """Raises ApiFailure if the body is no Lease. A field of a wrong type counts as missing: every writer of Leases in
-    the namespace may write anything.
+    """Raises ApiFailure if the body is no Lease. A field of a wrong type counts as missing, and so does a time without
+    a time zone: every writer of Leases in the namespace may write anything.
     """
     try:
         found = json.loads(body)
@@ -76,8 +75,8 @@ def read(action: str, body: bytes) -> Lease:
             holder=_text(spec.get("holderIdentity")),
             address=_text(annotations.get(ADDRESS)),
             duration_s=float(_count(spec.get("leaseDurationSeconds"))),
-            acquired_at=_time(spec.get("acquireTime")),
-            renewed_at=_time(spec.get("renewTime")),
+            acquired_at=_time(spec, "acquireTime"),
+            renewed_at=_time(spec, "renewTime"),
             transitions=_count(spec.get("leaseTransitions")),
             version=_text(version),
         )
@@ -85,10 +84,10 @@ def read(action: str, body: bytes) -> Lease:
         raise ApiFailure(None, f"{action}: no Lease: {excerpt(body)!r}") from error
 
 
-def _time(value: Any) -> float | None:
+def _time(spec: Document, key: str) -> float | None:
     try:
-        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else None
-    except ValueError:
+        return Fields(spec).time(key)
+    except FieldError:
         return None
 
 

@@ -1,5 +1,8 @@
 """The client reads, creates and replaces a Lease; the second of two concurrent writes is a conflict."""
 
+import json
+import time
+
 import pytest
 
 from exporter.kubernetes.leases import ADDRESS, Lease, document, read
@@ -74,6 +77,32 @@ def test_document_has_the_form_of_the_api():
 )
 def test_missing_or_invalid_fields_are_blank(body, lease):
     assert read("get lease", body) == lease
+
+
+@pytest.fixture(params=["UTC", "Asia/Kolkata", "America/Los_Angeles"])
+def zone(request, monkeypatch):
+    """The time zone of this machine."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [
+        ("1970-01-01T00:16:42.500000Z", 1002.5),
+        ("1970-01-01T05:46:42.5+05:30", 1002.5),
+        ("1970-01-01T00:16:42.500000", None),
+        ("1970-01-01", None),
+    ],
+)
+def test_time_of_a_lease_never_depends_on_the_zone_of_the_machine(written, read_as):
+    body = json.dumps({"metadata": {"resourceVersion": "7"}, "spec": {"acquireTime": written, "renewTime": written}})
+    lease = read("get lease", body.encode())
+    assert (lease.acquired_at, lease.renewed_at) == (read_as, read_as)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"7", b"{}", b"[" * 9999, b'{"metadata": {}}'])
