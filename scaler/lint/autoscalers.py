@@ -192,6 +192,12 @@ class LintContext:
     def scalers_of(self, target: LintWorkload) -> Sequence[Autoscaler]:
         return self.by_target.get(target.obj.key, ())
 
+    def inherits(self, target: LintWorkload) -> bool:
+        """Whether its annotations are those of an owner in this run, which has the findings."""
+        owners = target.obj.value.items("metadata", "ownerReferences")
+        keys = ((one.read("kind"), target.obj.namespace, one.read("name")) for one in owners)
+        return any(key in self.workloads and self.workloads[key].is_annotated for key in keys)
+
     def is_on_gpus(self, scaler: Autoscaler) -> bool:
         """Whether its pods are in this run and request GPUs."""
         target = self.workload_of(scaler)

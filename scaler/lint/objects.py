@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from scaler.config.errors import Loc
+from scaler.config.trigger import ANNOTATION, ASIDES
 from scaler.config.yaml import DocumentValue, TextPosition
 
 # API group of each kind that a rule reads.
@@ -233,6 +234,12 @@ class LintWorkload:
         """Containers with GPUs; without any (GPUs may come from a claim), those with a known engine."""
         on_gpus = tuple(one for one in self.containers if one.resources)
         return on_gpus or tuple(one for one in self.containers if one.engine is not None)
+
+    @property
+    def is_annotated(self) -> bool:
+        """Whether its annotations make a workload: a brake makes none, nor do those of `tidegate check`."""
+        keys = self.obj.value.below("metadata", "annotations")
+        return any(key.startswith(ANNOTATION) and key.removeprefix(ANNOTATION) not in ASIDES for key in keys)
 
     @property
     def on_gpus(self) -> bool:

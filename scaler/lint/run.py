@@ -68,7 +68,7 @@ AUTOSCALER_CHECKS = (
 # Only in a live cluster: in a file, a status is out of date.
 CONDITION_CHECKS = (hpa.metric_unread, hpa.target_missing, hpa.not_ready, hpa.at_maximum, hpa.on_fallback)
 WORKLOAD_CHECKS = (replicas.replicas_in_manifest, pods.annotated_target_above_limit)
-# Workloads that use GPUs or call Tidegate.
+# Scale targets that use GPUs or Tidegate.
 SERVER_CHECKS = (
     pods.grace_too_short,
     pods.no_prestop,
@@ -250,6 +250,9 @@ def _rule_findings(obj: LintObject, context: LintContext) -> Iterator[Finding]:
 
 
 def _is_server(target: LintWorkload, context: LintContext) -> bool:
+    """Annotations make a workload of Tidegate. Its HPA may be in another file, or not written yet."""
+    if target.is_annotated and not context.inherits(target):
+        return True
     scalers = context.scalers_of(target)
     return bool(scalers) and (target.on_gpus or any(scaler.is_ours for scaler in scalers))
 

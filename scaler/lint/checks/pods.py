@@ -1,6 +1,7 @@
 """Checks how pods start, serve and stop: TG060 to TG066. Pure.
 
-Only for scale targets of the same run that use GPUs or Tidegate: without scale-down no request is cut off.
+Only for objects with annotations of Tidegate, and for scale targets of the same run that use GPUs or Tidegate: without
+scale-down no request is cut off.
 
 Worked example: vLLM with `--max-num-seqs=32` under `objectives.work: "48"`: 16 requests of a full replica wait inside
 it before the next replica is requested.

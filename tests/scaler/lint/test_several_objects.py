@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from scaler.cli import main
 from tests.scaler.lint.manifests import CPU, OURS, asking, deployed, hpa, scaled
 
+BEHAVIOR = "behavior: {scaleDown: {stabilizationWindowSeconds: 30}}"
 ADOPTS = "scaledobject.keda.sh/transfer-hpa-ownership"
 
 
@@ -88,9 +89,40 @@ def test_foreign_kind_of_the_same_name_is_ignored(rules_of):
 
 def test_annotations_are_checked_with_their_hpa(rules_of):
     engine = "tidegate.dev/engine: vllm"
-    behavior = "behavior: {scaleDown: {stabilizationWindowSeconds: 30}}"
-    asleep = hpa(OURS, minimum=0, behavior=behavior)
+    asleep = hpa(OURS, minimum=0, behavior=BEHAVIOR)
     assert rules_of(f"{deployed(annotations=engine)}---\n{asleep}") == ["TG001"]
     assert rules_of(f"{deployed(annotations=f'{engine}, tidegate.dev/gateway: epp')}---\n{asleep}") == []
-    assert rules_of(f"{deployed(annotations=engine)}---\n{hpa(OURS, behavior=behavior)}") == []
+    assert rules_of(f"{deployed(annotations=engine)}---\n{hpa(OURS, behavior=BEHAVIOR)}") == []
     assert rules_of(asleep) == []  # the configuration may describe it
+
+
+BARE = {"ready": "", "ends": "", "grace": ""}
+
+
+@pytest.mark.parametrize("annotations", ["tidegate.dev/engine: vllm", "tidegate.dev/gateway: epp"])
+@pytest.mark.parametrize("gpu", ["nvidia.com/gpu", "cpu"])
+def test_pods_of_an_annotated_object_are_checked_without_its_hpa(annotations, gpu, rules_of, live_rules_of):
+    text = deployed(annotations=annotations, gpu=gpu, **BARE)
+    for rules in (rules_of(text), rules_of(f"{text}---\n{hpa(OURS, behavior=BEHAVIOR)}"), live_rules_of(text)):
+        assert rules == ["TG060", "TG061", "TG063"]
+
+
+def test_annotated_engine_without_metrics_is_an_error(lint):
+    (line,) = lint(deployed(annotations="tidegate.dev/engine: vllm", args="[--disable-log-stats]"))
+    assert line.startswith("0.yaml:15:18: error TG066: spec.template.spec.containers.0.args.0: ")
+
+
+@pytest.mark.parametrize("annotations", [
+    "", "example.com/engine: vllm", "tidegate.dev/brake: freeze until 2026-11-24T08:00Z", "tidegate.dev/check-ignore: TG021 because of Argo CD",
+])  # fmt: skip
+def test_pods_are_not_checked_if_no_annotation_makes_a_workload(annotations, rules_of):
+    assert rules_of(deployed(annotations=annotations, **BARE)) == []
+
+
+def test_inherited_annotations_are_not_reported_twice(rules_of):
+    engine = "annotations: {tidegate.dev/engine: vllm}"
+    owner = deployed(annotations="tidegate.dev/engine: vllm", **BARE)
+    refs = "ownerReferences: [{kind: Deployment, name: chat}]"
+    child = owner.replace("kind: Deployment", "kind: StatefulSet").replace(engine, f"{engine}, {refs}")
+    assert rules_of(f"{owner}---\n{child}") == rules_of(owner)
+    assert rules_of(child) == rules_of(owner)  # the owner is not in the run
