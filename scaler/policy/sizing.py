@@ -55,6 +55,7 @@ from .capacity import (
 USUAL_START_S = 75.0
 UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
 SLOW_S = 60.0  # time constant of work that lasts
+LEAST_WORK = 1e-6  # replicas; less is what rounding leaves of past work, and its root, the headroom, is more
 # Error budget and bursts.
 BUDGET_GAIN = 3.0  # stretch per share of the requests of MEMORY_S that missed beyond the budget
 MEMORY_S = 7200.0  # time constant of the requests that misses are compared with, and for which a burst is remembered
@@ -84,7 +85,8 @@ def _arriving(estimates: Floats, i: int, rates: Floats, itl: float, dt: float, c
     estimates[i, Estimate.PREFILL] += -expm1(-dt / ARRIVAL_S) * (prefill - estimates[i, Estimate.PREFILL])
     estimates[i, Estimate.DECODE] += -expm1(-dt / residence) * (decode - estimates[i, Estimate.DECODE])
     prefill, decode = estimates[i, Estimate.PREFILL], estimates[i, Estimate.DECODE]
-    return max(prefill / FULL_PREFILL, (prefill + decode) / there, 0.0)
+    work = max(prefill / FULL_PREFILL, (prefill + decode) / there)
+    return work if work > LEAST_WORK else 0.0
 
 
 @part

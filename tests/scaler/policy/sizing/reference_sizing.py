@@ -37,6 +37,7 @@ from scaler.policy.sizing import (
     FEWEST_REQUESTS,
     LATE_ITL,
     LATE_S,
+    LEAST_WORK,
     MEMORY_S,
     SLOW_S,
     USUAL_START_S,
@@ -238,7 +239,8 @@ class Sizing:
         residence = min(max(0.5 * itl * self.output.value, ARRIVAL_S), self.constants.longest_residence_s)
         self.prefill += (1.0 - exp(-dt / ARRIVAL_S)) * (prefill - self.prefill)
         self.decode += (1.0 - exp(-dt / residence)) * (decode - self.decode)
-        return max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room, 0.0)
+        work = max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room)
+        return work if work > LEAST_WORK else 0.0
 
     def with_backlog(self, size, backlog, ready, ttft, start):
         if not backlog > self.constants.backlog_of_ttft * ttft * ready:

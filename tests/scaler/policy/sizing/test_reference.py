@@ -103,9 +103,7 @@ def test_kernel_equals_the_reference(slo, moments, constants):
         sizing.update(estimates, slos, SizingInputs(counted, *columns), now, 15.0, constants)
         reference.update(rates, waiting, running, kv_used, ready, *slo, start, misses, 15.0, now)
         for estimate, of in NAMES.items():
-            # A thousand replicas of work cancel to 1e-13, whose root is 3e-7: in the size, a root of the work.
-            least = 1e-6 if estimate is Estimate.SIZE else 1e-9
-            assert estimates[0, estimate] == pytest.approx(of(reference), rel=1e-9, abs=least, nan_ok=True), estimate
+            assert estimates[0, estimate] == pytest.approx(of(reference), rel=1e-9, abs=1e-9, nan_ok=True), estimate
 
 
 def test_columns_of_the_reference_are_in_the_order_of_the_kernel():
