@@ -1,7 +1,7 @@
 # Every target creates its virtual environment first: only Python 3.11+ and make are required.
 PYTHON ?= python3
 VENV   ?= .venv
-JOBS   ?= 3
+JOBS   ?= 4
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -14,11 +14,11 @@ help:  ## this list
 demo: $(STAMP)  ## watch GPU replicas follow a load from zero up and back (about a minute)
 	$(BIN)/tidegate demo $(ARGS)
 
-# Workers share the kernels, which are therefore compiled once before. A third of the suite's time is waiting for
-# processes and sockets: three workers keep two cores busy.
+# Workers share the kernels, which are therefore compiled once before. Half of the suite's time is waiting for processes
+# and sockets: four workers keep two cores busy.
 test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
 	$(BIN)/python -c 'import scaler.engine.loop, scaler.replay.engine'
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Python 3.11 to 3.13, from PATH or pyenv, except the version of `make test`. Versions may differ in annotations and
 # dataclasses (config, workloads), asyncio (scrape, ha, and the daemon with its servers), numba's kernels (signals,

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import textwrap
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +26,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tidegate")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mixes the files for the workers, so that some wait for processes while others compute. By name, a worker would
+    meet all tests that wait at once; by number of tests, as xdist orders them, the two cores would idle at the end.
+    """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
 
 
 def pytest_terminal_summary(terminalreporter):
