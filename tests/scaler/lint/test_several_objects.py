@@ -113,7 +113,8 @@ def test_annotated_engine_without_metrics_is_an_error(lint):
 
 
 @pytest.mark.parametrize("annotations", [
-    "", "example.com/engine: vllm", "tidegate.dev/brake: freeze until 2026-11-24T08:00Z", "tidegate.dev/check-ignore: TG021 because of Argo CD",
+    "", "example.com/engine: vllm", "tidegate.dev/brake: freeze until 2026-11-24T08:00Z",
+    "tidegate.dev/check-ignore: TG021 because of Argo CD",
 ])  # fmt: skip
 def test_pods_are_not_checked_if_no_annotation_makes_a_workload(annotations, rules_of):
     assert rules_of(deployed(annotations=annotations, **BARE)) == []
