@@ -142,25 +142,22 @@ def by_severity(rows: Iterable[Row]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Sums. workloads: by state. gpus: held, by the state of their workload. problems, notices: workloads by severity.
-    uncounted: workloads with replicas whose number of GPUs is unknown, so that no sum has them.
+    """Sums. workloads: by state. gpus: held, by the state of their workload. uncounted: workloads with replicas whose
+    number of GPUs is unknown, so that no sum has them.
     """
 
     workloads: dict[WorkloadState, int]
     gpus: dict[WorkloadState, int]
     uncounted: int
-    problems: int
-    notices: int
 
     def to_document(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def fleet(rows: Iterable[Row]) -> Fleet:
-    workloads, gpus, severities, uncounted = Counter[WorkloadState](), Counter[WorkloadState](), Counter[Severity](), 0
+    workloads, gpus, uncounted = Counter[WorkloadState](), Counter[WorkloadState](), 0
     for row in rows:
         workloads[row.state] += 1
-        severities[row.severity] += 1
         if row.gpus is not None:
             gpus[row.state] += row.gpus
         elif row.state is not WorkloadState.ASLEEP:
@@ -169,6 +166,4 @@ def fleet(rows: Iterable[Row]) -> Fleet:
         {state: workloads[state] for state in WorkloadState},
         {state: gpus[state] for state in WorkloadState if state is not WorkloadState.ASLEEP},
         uncounted,
-        severities[Severity.PROBLEM],
-        severities[Severity.NOTICE],
     )

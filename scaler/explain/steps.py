@@ -223,7 +223,7 @@ def smoothed(case: Case, rings: Rings | None) -> Step:
             if case.targets
             else "It has no objective, so nothing is smoothed."
         ]
-    table = ExplainTable(("signal", "now", "smoothed"), tuple(rows))
+    table = ExplainTable(("signal", "now", "smoothed"), tuple(rows)) if rows else None
     return Step("smoothed", "Smoothed signals", tuple(sentences), table)
 
 
