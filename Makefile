@@ -16,6 +16,8 @@ demo: $(STAMP)  ## watch GPU replicas follow a load from zero up and back (about
 
 # Workers share the kernels, which are therefore compiled once before. Half of the suite's time is waiting for processes
 # and sockets: four workers keep two cores busy.
+# Without byte code on the disk, which some containers switch off, each process of a test would compile the project again.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
 	$(BIN)/python -c 'import scaler.engine.loop, scaler.replay.engine'
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
