@@ -100,7 +100,8 @@ class Evidence:
     replicas_sleeping: int | None = (
         None  # replicas with engines in sleep mode: no capacity; None if no target exposes it
     )
-    slo: str | None = None  # a sentence: how many requests met it, or why that is not measured; None without an SLO
+    # How many requests met it or why that is not measured, and why it does not size the workload; None without an SLO.
+    slo: str | None = None
     slo_attainment: float | None = None  # ratio of the requests of the last 3 days that met it; None: none is measured
     slo_attainment_least: float | None = None  # that by the bounds of the engine's buckets alone
     slo_attainment_most: float | None = None

@@ -20,7 +20,7 @@ import numpy as np
 from exporter.histogram import Latency
 from exporter.model import Gpu, Quantity, Queue, Subject
 
-from .kind import Kind
+from .kind import SIZED_BY, Kind
 from .schema import (
     BYTES,
     COUNT,
@@ -152,26 +152,24 @@ def _failed_reads(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Colu
 
 
 # Triton: docs/user_guide/metrics.md, core src/metrics.cc. A model's versions are added up. A request is first pending
-# in Triton, then waiting in its backend, so those add; a finished one is counted by both, so those do not.
-# Old servers have no pending gauge: then waiting is unknown. `nv_inference_queue_duration_us` is a counter of µs.
-_VLLM_IN_TRITON = {Q.REQUESTS_WAITING, Q.REQUESTS_RUNNING, Q.TOKENS_PROMPT, Q.TOKENS_GENERATED, Q.KV_CACHE_USED}
+# in Triton, then waiting in its backend, so those add. Old servers have no pending gauge: then waiting is unknown.
+# `nv_inference_queue_duration_us` is a counter of µs.
+# Its vLLM backend: triton-inference-server/vllm_backend src/utils/metrics.py. It exposes vLLM's counters of tokens and
+# the latency histograms under the labels `model` and `version`, and never had a gauge of requests or of the KV cache.
+# Its time per output token is vLLM's time between two tokens. Its own buckets end at 10 s and 2.5 s.
+_VLLM_IN_TRITON = {Q.TOKENS_PROMPT, Q.TOKENS_GENERATED, Q.FIRST_TOKENS, Q.ITL_COUNT, Q.ITL_SECONDS}
 _TRT_REQUESTS = ("nv_trt_llm_request_metrics",)
 _TRT_KV = ("nv_trt_llm_kv_cache_block_metrics",)
 _TRT_FRACTION = where(kv_cache_block_type="fraction")
-_FINISHED = ("nv_inference_request_success", "vllm:request_success_total")
 _TRITON_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("nv_inference_pending_request_count",), _triton_model),
     SeriesRow(Q.REQUESTS_WAITING, _TRT_REQUESTS, _triton_model, keep=where(request_type="waiting")),
     SeriesRow(Q.REQUESTS_RUNNING, _TRT_REQUESTS, _triton_model, keep=where(request_type="scheduled")),
-    SeriesRow(Q.REQUESTS_FINISHED, _FINISHED, _triton_model, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FINISHED, ("nv_inference_request_success",), _triton_model, unit=COUNTER),
     # newer: one per reason
     SeriesRow(Q.REQUESTS_FAILED, ("nv_inference_request_failure",), _triton_model, unit=COUNTER),
     SeriesRow(Q.KV_CACHE_USED, _TRT_KV, _triton_model, Combine.MEAN, RATIO, keep=_TRT_FRACTION),
-    *(
-        SeriesRow(row.column, row.names, _triton_model, row.combine, row.unit, row.keep)
-        for row in _VLLM_ROWS
-        if row.column in _VLLM_IN_TRITON
-    ),
+    *(replace(row, key=_triton_model) for row in _VLLM_ROWS if row.column in _VLLM_IN_TRITON),
     SeriesRow(Q.GPU_UTILIZATION, ("nv_gpu_utilization",), _triton_gpu, Combine.COPY, RATIO),  # 0..1, not percent
     SeriesRow(Q.GPU_POWER, ("nv_gpu_power_usage",), _triton_gpu, Combine.COPY, WATTS),
     SeriesRow(Q.GPU_MEMORY_USED, ("nv_gpu_memory_used_bytes",), _triton_gpu, Combine.COPY, BYTES),
@@ -181,10 +179,12 @@ _TRITON_ROWS = (
 TRITON = Kind(
     "triton", {"nv_inference_": 3, "nv_trt_llm_": 3, "nv_gpu_": 1}, port=8002, work=8.0, rows=_TRITON_ROWS,
     subjects=_triton_subjects, finish=_failed_reads,
+    histograms=tuple(replace(row, key=_triton_model) for row in _VLLM_HISTOGRAMS),
+    unsized="Triton's vLLM backend exposes no running requests",
 )  # fmt: skip
 
 # llama.cpp: tools/server/README.md. No labels (a router in front may add `model`). `requests_deferred` waits for a
-# slot, `requests_processing` has one. Newer servers have no KV ratio; none counts finished requests.
+# slot, `requests_processing` has one. Newer servers have no KV ratio; none counts finished requests or has a histogram.
 _LLAMA_MODEL = label("model", "model_name")
 _LLAMACPP_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("llamacpp:requests_deferred",), _LLAMA_MODEL),
@@ -217,7 +217,9 @@ RAY_VLLM = Kind(
 
 # TGI: docs/source/reference/metrics.md, backends/v3/src/queue.rs. No labels; the queue's gauge is exposed from the
 # first request on, so a fresh pod has none. Above --max-concurrent-requests requests are rejected
-# (`tgi_request_failure{err="overloaded"}`) and the queue does not grow. Tokens are sums of histograms.
+# (`tgi_request_failure{err="overloaded"}`) and the queue does not grow. Tokens are sums of histograms. There is no
+# histogram of the time to first token, and `tgi_request_mean_time_per_token_duration` divides the whole inference, the
+# prompt included, by the tokens (router/src/server.rs): neither is a latency of an SLO.
 _TGI_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("tgi_queue_size",), _MODEL),
     SeriesRow(Q.REQUESTS_RUNNING, ("tgi_batch_current_size",), _MODEL),
@@ -247,8 +249,12 @@ TEI = Kind(
     work=32.0, rows=_TEI_ROWS,
 )  # fmt: skip
 
-# trtllm-serve: tensorrt_llm/metrics/collector.py; gauges from 1.3 on, with `return_perf_metrics`. Early versions have
-# only latency histograms without a prefix. /metrics is JSON, which each request to it consumes.
+# trtllm-serve: tensorrt_llm/metrics/collector.py, perf_utils.py, serve/openai_server.py; from 1.3 on. Latencies, tokens
+# and finished requests need `return_perf_metrics` and are counted when a request ends (`log_request_metrics_dict`):
+# what it has read and made before is not known. The time per output token is the mean of a request. Gauges need
+# `enable_iter_perf_stats` too; after a rest they are not refreshed until a request ends
+# (`_iteration_stats_collector_loop`). Early versions have only latency histograms without a prefix. /metrics is JSON,
+# which each request to it consumes.
 _TRTLLM_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("trtllm_num_requests_waiting",), _MODEL),
     SeriesRow(Q.REQUESTS_RUNNING, ("trtllm_num_requests_running",), _MODEL),
@@ -257,36 +263,69 @@ _TRTLLM_ROWS = (
     SeriesRow(Q.TOKENS_GENERATED, ("trtllm_generation_tokens_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.KV_CACHE_USED, ("trtllm_kv_cache_utilization",), _MODEL, Combine.MEAN, RATIO),
 )
-TRTLLM = Kind("trtllm", {"trtllm_": 2}, port=8000, path="/prometheus/metrics", work=16.0, rows=_TRTLLM_ROWS)
+_TRTLLM_HISTOGRAMS = (
+    SeriesRow(Latency.TTFT, ("trtllm_time_to_first_token_seconds_bucket",), _MODEL),
+    SeriesRow(Latency.TPOT, ("trtllm_time_per_output_token_seconds_bucket",), _MODEL),
+)
+TRTLLM = Kind(
+    "trtllm", {"trtllm_": 2}, port=8000, path="/prometheus/metrics", work=16.0, rows=_TRTLLM_ROWS,
+    histograms=_TRTLLM_HISTOGRAMS, unsized="trtllm-serve counts the tokens of a request only when it ends",
+)  # fmt: skip
 
 # NIM for LLMs: docs.nvidia.com/nim observability; /v1/metrics (24.05: /metrics). Names without a prefix: only
-# `num_request_max`, which no other kind exposes, identifies it. Later versions expose vLLM's own.
+# `num_request_max`, which no other kind exposes, identifies it. Later versions expose vLLM's own. Its time per output
+# token is that between two tokens: a recorded response has 5 first tokens, 174 tokens and 169 such times
+# (DataDog/integrations-core nvidia_nim/tests/fixtures/nim_metrics.txt).
 _NIM_KV = ("gpu_cache_usage_perc", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # 0..1 despite "perc"
+
+
+def _in_nim(row: SeriesRow) -> SeriesRow:
+    """The row of vLLM with NIM's names, which have no prefix, before vLLM's."""
+    return replace(row, names=tuple(dict.fromkeys((*(name.removeprefix("vllm:") for name in row.names), *row.names))))
+
+
+_AS_IN_VLLM = SIZED_BY - {Q.REQUESTS_FINISHED}
 _NIM_ROWS = (
-    SeriesRow(Q.REQUESTS_WAITING, ("num_requests_waiting", "vllm:num_requests_waiting"), _MODEL),
-    SeriesRow(Q.REQUESTS_RUNNING, ("num_requests_running", "vllm:num_requests_running"), _MODEL),
+    *(_in_nim(row) for row in _VLLM_ROWS if row.column in _AS_IN_VLLM),
     SeriesRow(Q.REQUESTS_FINISHED, ("request_success_total", "vllm:request_success_total"), _MODEL, unit=COUNTER),
     SeriesRow(Q.REQUESTS_FAILED, ("request_failure_total",), _MODEL, unit=COUNTER),
-    SeriesRow(Q.TOKENS_PROMPT, ("prompt_tokens_total", "vllm:prompt_tokens_total"), _MODEL, unit=COUNTER),
-    SeriesRow(Q.TOKENS_GENERATED, ("generation_tokens_total", "vllm:generation_tokens_total"), _MODEL, unit=COUNTER),
     SeriesRow(Q.KV_CACHE_USED, _NIM_KV, _MODEL, Combine.MEAN, RATIO),
     SeriesRow("limit", ("num_request_max",), _MODEL),  # identifies the kind
 )
-NIM = Kind("nim", {"num_request_max": 1}, port=8000, path="/v1/metrics", work=16.0, rows=_NIM_ROWS)
+NIM = Kind(
+    "nim", {"num_request_max": 1}, port=8000, path="/v1/metrics", work=16.0, rows=_NIM_ROWS,
+    histograms=tuple(_in_nim(row) for row in _VLLM_HISTOGRAMS),
+)  # fmt: skip
 
-# LMDeploy: lmdeploy/metrics/loggers.py, metrics_processor.py. A request waits for a free handle in front of the engine
-# (api_requests_waiting), then for the scheduler. `num_api_requests_routed` has passed the first wait and is either in
-# the second or running: not one more. One series per `engine`.
+# LMDeploy: lmdeploy/metrics/loggers.py, stats.py, metrics_processor.py (0.18). A request waits for a free handle in
+# front of the engine (api_requests_waiting), then for the scheduler. `num_api_requests_routed` has passed the first
+# wait and is either in the second or running: not one more. One series per `engine`. The gauges are refreshed every
+# 10 s (serve/openai/api_server.py), the counters at once. `num_requests_failed` is a gauge that counts
+# cancelled, aborted and failed requests since the start; `request_success_total` counts only those that were completed.
+# `iter_token_latency` is the time between two outputs of a request, as vLLM's inter-token latency; for
+# `time_per_output_token_seconds` it is divided by the tokens of the output.
+_LMDEPLOY_STEPS = ("lmdeploy:iter_token_latency", "lmdeploy:time_per_output_token_seconds")
 _LMDEPLOY_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("lmdeploy:num_requests_waiting",), _MODEL),
     SeriesRow(Q.REQUESTS_WAITING, ("lmdeploy:num_api_requests_waiting",), _MODEL),
     SeriesRow(Q.REQUESTS_RUNNING, ("lmdeploy:num_requests_running",), _MODEL),
     SeriesRow(Q.REQUESTS_FINISHED, ("lmdeploy:request_success_total",), _MODEL, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FAILED, ("lmdeploy:num_requests_failed",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_PROMPT, ("lmdeploy:prompt_tokens_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_GENERATED, ("lmdeploy:generation_tokens_total",), _MODEL, unit=COUNTER),
+    SeriesRow(Q.FIRST_TOKENS, ("lmdeploy:time_to_first_token_seconds_count",), _MODEL, unit=COUNTER),
+    SeriesRow(Q.ITL_COUNT, tuple(f"{name}_count" for name in _LMDEPLOY_STEPS), _MODEL, unit=COUNTER),
+    SeriesRow(Q.ITL_SECONDS, tuple(f"{name}_sum" for name in _LMDEPLOY_STEPS), _MODEL, unit=COUNTER),
     SeriesRow(Q.KV_CACHE_USED, ("lmdeploy:gpu_cache_usage_perc",), _MODEL, Combine.MEAN, RATIO),
 )
-LMDEPLOY = Kind("lmdeploy", {"lmdeploy:": 2}, port=23333, work=16.0, rows=_LMDEPLOY_ROWS)
+_LMDEPLOY_HISTOGRAMS = (
+    SeriesRow(Latency.TTFT, ("lmdeploy:time_to_first_token_seconds_bucket",), _MODEL),
+    SeriesRow(Latency.TPOT, ("lmdeploy:time_per_output_token_seconds_bucket",), _MODEL),
+)
+LMDEPLOY = Kind(
+    "lmdeploy", {"lmdeploy:": 2}, port=23333, work=16.0, rows=_LMDEPLOY_ROWS, histograms=_LMDEPLOY_HISTOGRAMS,
+    lags=True,
+)  # fmt: skip
 
 # TorchServe: docs/metrics_api.md, with metrics_mode=prometheus. No queue length: ts_queue_latency_microseconds is
 # a counter of time, and QueueTime is that of the last request, which stays when no request follows.

@@ -51,6 +51,11 @@ PROBE_PATHS = frozenset({
     "readiness", "liveliness", "ping", "metrics",
 })  # fmt: skip
 COUNTERS = frozenset({Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED})
+# What an SLO sizes a workload by (`scaler.signals.rates`): requests from arrival to end, tokens, times between tokens.
+SIZED_BY = frozenset({
+    Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING, Quantity.REQUESTS_FINISHED, Quantity.TOKENS_PROMPT,
+    Quantity.TOKENS_GENERATED, Quantity.FIRST_TOKENS, Quantity.ITL_COUNT, Quantity.ITL_SECONDS,
+})  # fmt: skip
 
 
 def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
@@ -93,14 +98,17 @@ class Kind:
     rows:    the table. subjects: the subject of each key of a response, in their order; None leaves one out.
     finish:  the last arithmetic between columns, once per response.
     feeds:   the quantity that a column of the kind's own becomes there.
-    work:    requests per replica to aim at (waiting + running); None if the kind has no queue. Of a kind that counts
-             tokens, the fallback while its counters are missing: an SLO sizes it. Of others a starting point: what one
-             replica can carry depends on model, GPU and lengths.
+    work:    requests per replica to aim at (waiting + running); None if the kind has no queue. Of a kind that an SLO
+             sizes, the fallback while its counters are missing. Of others a starting point: what one replica can carry
+             depends on model, GPU and lengths.
     repeats_engines: its waiting and running are the engines' own requests, not more of them; what it holds back itself
              is `requests_held`.
     at_zero: what shows a request when no replica exists.
     families: those that `compile` reads without a row.
     histograms: rows of the buckets of a latency; the first family present counts. They are read where a limit is given.
+    lags:    its gauges are refreshed later than its counters, by seconds: arrivals are counted by first tokens.
+    unsized: why an SLO is measured by its histograms and does not size the workload, for people; "" if it does, or if
+             there are no histograms.
     """
 
     name: str
@@ -117,11 +125,18 @@ class Kind:
     compile: Callable[[Kind, Layout], ReadPlan] = compile_table
     families: Collection[str] = ()
     histograms: tuple[SeriesRow, ...] = ()
+    lags: bool = False
+    unsized: str = ""
 
     @property
-    def counts_tokens(self) -> bool:
-        """Whether its targets expose what an SLO is sized by: tokens, and the times between them."""
-        return any(row.column == Quantity.ITL_COUNT for row in self.rows)
+    def sized_by_slo(self) -> bool:
+        """Whether its targets expose all that an SLO sizes a workload by."""
+        return not self.unsized and SIZED_BY.issubset(row.column for row in self.rows)
+
+    @property
+    def measures_slo(self) -> bool:
+        """Whether its targets expose a histogram of each latency of an SLO."""
+        return {row.column for row in self.histograms} == set(Latency)
 
 
 def is_probe(labels: Labels) -> bool:

@@ -89,7 +89,7 @@ class TriggerProblem(NamedTuple):
     key:      `metadata.…` of the trigger, `tidegate.dev/…` of annotations, or `spec.…` of the object.
     bound:    what would be valid.
     value:    the value that broke the bound; None if there is none.
-    severity: a warning still defines the workload.
+    severity: only an error defines no workload.
     rule:     of `tidegate check`; None for what defines no workload.
 
     Worked example: `TriggerProblem("metadata.keep_warm", "must be a duration such as 500ms, 5s, 2m or 1h30m", "soon")`

@@ -32,6 +32,7 @@ from .rules import (
     OVERRIDE_BEYOND_BOUNDS,
     QUEUE_OF_ALL,
     RISES_SLOWLY,
+    SLO_NOT_SIZING,
     WEIGHTS_ALL_ZERO,
     Rule,
     Severity,
@@ -192,13 +193,18 @@ def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
 
 
 def _slo(at: Loc, workload: Workload) -> Iterator[Finding]:
-    slo = workload.slo
-    if slo is None or (workload.engine is not None and KINDS[workload.engine].counts_tokens):
+    slo, kind = workload.slo, None if workload.engine is None else KINDS[workload.engine]
+    if slo is None or (kind is not None and kind.sized_by_slo):
         return
     given = tuple(key for key in Slo.model_fields if key in slo.model_fields_set)[:1]
-    engines = ", ".join(name for name in ENGINES if KINDS[name].counts_tokens)
-    bound = f"needs an engine that counts tokens ({engines}): set objectives.work instead"
-    yield Finding((*at, "slo", *given), bound, rests_on=((*at, "engine"),))
+    here, rests_on = (*at, "slo", *given), ((*at, "engine"),)
+    if kind is not None and kind.measures_slo:
+        bound = f"is measured, not used for sizing: {kind.unsized}"
+        yield Finding(here, bound, None, SLO_NOT_SIZING, rests_on)
+        return
+    engines = ", ".join(name for name in ENGINES if KINDS[name].sized_by_slo or KINDS[name].measures_slo)
+    bound = f"needs an engine that exposes tokens or latencies ({engines}): set objectives.work instead"
+    yield Finding(here, bound, rests_on=rests_on)
 
 
 def _same_target(workload: Workload, pods: Endpoint, gateway: Endpoint) -> bool:

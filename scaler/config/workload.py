@@ -167,9 +167,9 @@ class Workload(Section):
     lease_max: Seconds = 1800.0
     """Maximum of the start-up grace (docs/explanation/scale-to-zero.md). ScaledJob default: 0."""
     slo: Slo | None = None
-    """Latency objective, for an `engine` that counts tokens (vllm, ray_vllm, sglang). It sizes the workload alone,
-    unless `objectives.work` is given too. null: the defaults, if `objectives.work` is not given. A ScaledJob ignores
-    it."""
+    """Latency objective. It sizes vllm, ray_vllm, sglang, nim and lmdeploy alone, unless `objectives.work` is given
+    too; of triton and trtllm it is only measured. null: the defaults where it sizes, if `objectives.work` is not given.
+    A ScaledJob ignores it."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
@@ -223,10 +223,15 @@ class Workload(Section):
 
     @property
     def latency(self) -> Slo | None:
-        """The SLO that sizes it; None if its requests in hand do."""
+        """The SLO that is measured: the given one, or the default where it sizes the workload; None without one."""
         if self.slo is not None or self.pods is None or self.engine is None:
             return self.slo
-        return Slo() if KINDS[self.engine].counts_tokens and self.objectives.work is None else None
+        return Slo() if KINDS[self.engine].sized_by_slo and self.objectives.work is None else None
+
+    @property
+    def sized_by_slo(self) -> bool:
+        """Whether its SLO sizes it; the engine may expose too little for that and show whether it is met."""
+        return self.latency is not None and self.engine is not None and KINDS[self.engine].sized_by_slo
 
     @property
     def work(self) -> float | None:

@@ -184,7 +184,13 @@ def _evidence(
                 *_notes(plan.spec, columns, index, has_gateway=latest.has_gateway(plan.workload)),
                 *latest.activity.probes.notes(row, now),
             ),
-            **({} if plan.spec.slo is None else slo.fields(index, plan.spec.slo, latest.untimed(plan.workload, now))),
+            **(
+                {}
+                if plan.spec.slo is None
+                else slo.fields(
+                    index, plan.spec.slo, latest.untimed(plan.workload, now), _unsized(plan, columns.totals, index)
+                )
+            ),
         )
 
 
@@ -211,12 +217,17 @@ class SloEvidence(NamedTuple):
             {name: optional_floats(column) for name, column in sizes.capacity(rows, now)._asdict().items()},
         )
 
-    def fields(self, index: int, slo: tuple[float, float], untimed: Collection[str]) -> dict[str, Any]:
-        """The fields of the evidence. slo: seconds. untimed: the latencies of it that an engine does not show."""
+    def fields(self, index: int, slo: tuple[float, float], untimed: Collection[str], unsized: str) -> dict[str, Any]:
+        """The fields of the evidence.
+
+        slo: seconds. untimed: the latencies of it that an engine does not show. unsized: why it does not size the
+        workload; "" if it does.
+        """
         measured = self.requests[index] > 0.0
         ratio, budget = self.days["ratio"][index], self.days["budget"][index]
         return {
-            "slo": slo_sentence(slo, ratio, budget, untimed),
+            "slo": slo_sentence(slo, ratio, budget, untimed)
+            + (f". It is not used for sizing: {unsized}" if unsized else ""),
             "slo_attainment": ratio,
             "slo_attainment_least": self.days["least"][index],
             "slo_attainment_most": self.days["most"][index],
@@ -226,6 +237,13 @@ class SloEvidence(NamedTuple):
             "slo_misses_total": self.misses[index] if measured else None,
             **{name: column[index] for name, column in self.capacity.items()},
         }
+
+
+def _unsized(plan: WorkloadSpec, totals: Aggregate, index: int) -> str:
+    """Why the SLO does not size the workload now; "" if it does."""
+    if not plan.spec.sized_by_slo:
+        return plan.slo_unsized
+    return "an engine exposes no counters of requests and tokens" if totals.uncounted[index] > 0.0 else ""
 
 
 def slo_sentence(slo: tuple[float, float], ratio: float | None, budget: float | None, untimed: Collection[str]) -> str:

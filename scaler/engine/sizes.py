@@ -1,7 +1,8 @@
 """Holds the sizing estimates and the SLO attainment of all workloads, and updates them with each sweep. Pure.
 
 Worked example: `Sizes(specs, 15.0).signals(rows, totals, smoothed, now)` appends to the smoothed signals what the SLO
-of each workload needs, in replicas; NaN for one without an SLO, or whose engine exposes no counters of tokens.
+of each workload needs, in replicas; NaN for one without an SLO, or whose engine exposes no counters of tokens. Of the
+latter the SLO is measured, if there are histograms.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
 from scaler.policy import attainment, capacity, sizing
 from scaler.policy.attainment import Attained, Attainment, SloWindow
-from scaler.policy.capacity import (
-    Estimate,
-)
+from scaler.policy.capacity import Estimate, WorkRate
 from scaler.policy.columns import Signal, Specs
 from scaler.policy.sizing import (
     Capacity,
@@ -51,8 +50,9 @@ class Sizes:
         if np.isnan(self._specs.itl).all():
             return
         readings = totals.readings
-        # Sums without the tokens of one engine are too small.
-        rates = np.where((complete & ~(totals.uncounted > 0.0))[:, None], totals.rates, np.nan)
+        rates = np.where(complete[:, None], totals.rates, np.nan)
+        # Sums without the tokens of one engine are too small. The latencies of the others are measured all the same.
+        rates[totals.uncounted > 0.0, : WorkRate.GAPS] = np.nan
         # Where no engine is, nothing is worked on: only what comes to the gateway arrives.
         empty = complete & (readings.pods_fresh == 0.0)
         rates[empty] = np.nan_to_num(rates[empty])
@@ -66,7 +66,7 @@ class Sizes:
             start=np.where(np.isnan(start_s), sizing.UNLEARNED_START_S, start_s),
             misses=served.misses,
         )
-        slos = SloColumns(self._specs.ttft, self._specs.itl)
+        slos = SloColumns(self._specs.ttft, self._specs.sizing_itl)
         sizing.update(self.estimates, slos, inputs, now, self._longest_s)
 
     def attained(self, rows: Rows, window: SloWindow) -> Attained:
@@ -75,7 +75,7 @@ class Sizes:
 
     def capacity(self, rows: Rows, now: float) -> Capacity:
         """What one replica of these workloads can do, and what widens their size. now: POSIX seconds."""
-        return sizing.capacity(self.estimates[rows], self._specs.itl[rows], now)
+        return sizing.capacity(self.estimates[rows], self._specs.sizing_itl[rows], now)
 
     def signals(self, rows: Rows, totals: Aggregate, smoothed: Floats, now: float) -> Floats:
         """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and the size by the SLO.
@@ -87,7 +87,7 @@ class Sizes:
         estimates = self.estimates[rows]
         has_counted = estimates[:, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
         old = now - estimates[:, Estimate.AT] > self._specs.hold[rows] + self._longest_s
-        sizes_it = (self._specs.itl[rows] > 0.0) & ~old & (has_counted | ~(totals.uncounted > 0.0))
+        sizes_it = (self._specs.sizing_itl[rows] > 0.0) & ~old & (has_counted | ~(totals.uncounted > 0.0))
         totals.latest[:, Signal.SLO] = np.where(sizes_it, estimates[:, Estimate.WORK], np.nan)
         size = np.where(sizes_it, estimates[:, Estimate.SIZE], np.nan)
         # At a start two responses make the first rate. Until then its replicas stay: requests in hand are no demand.

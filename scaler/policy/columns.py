@@ -109,7 +109,8 @@ class Spec:
     gateway:   a target that exists at zero replicas is scraped: it can show the next request.
     young:     after a start without earlier decisions, the replicas of the cluster are the minimum for so long: until
                the windows are filled.
-    ttft, itl: the SLO: seconds until the first token, and between two tokens; None without an SLO.
+    ttft, itl: the SLO: seconds until the first token, and between two tokens; None without an SLO. It is measured, and
+               it sizes the workload if SLO is among the targets.
     falls_back: work and KV cache count only while what the SLO needs is unknown: the engine has no such counters.
     holds_incomplete: while readings are lower bounds no decision falls and nothing is idle; False ignores that.
     wakes_blind: at zero and without readings for longer than `hold`, it is woken rather than left.
@@ -143,6 +144,11 @@ class Spec:
     def slo(self) -> tuple[float, float] | None:
         """Seconds until the first token, and per output token; None without an SLO."""
         return None if self.ttft is None or self.itl is None else (self.ttft, self.itl)
+
+    @property
+    def sized_by_slo(self) -> bool:
+        """Whether the SLO is one of the objectives; one that is not is measured alone."""
+        return any(signal is Signal.SLO for signal, _ in self.targets)
 
 
 def unused_objectives(spec: Spec, *, sized: bool) -> tuple[Signal, ...]:
@@ -188,6 +194,11 @@ class Specs(SpecOf[Floats, Bools, Floats]):
     """Many `Spec`s, by column."""
 
     __slots__ = ()
+
+    @property
+    def sizing_itl(self) -> Floats:
+        """`itl` of the workloads that their SLO sizes, shape (rows,); NaN of the others, whose SLO is only measured."""
+        return np.where(np.isnan(self.targets[:, SLO]), np.nan, self.itl)
 
     @classmethod
     def stack(cls, specs: Sequence[Spec]) -> Specs:

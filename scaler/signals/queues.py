@@ -76,6 +76,7 @@ class QueuePage(NamedTuple):
               are counted as they arrive), or that of failed ones.
     gaps:     the incomplete series of the quantities that count here.
     splits:   the latencies of an engine at the SLO.
+    lags:     the requests in hand may be older than the counters: `Kind.lags`.
     """
 
     values: Floats
@@ -86,6 +87,7 @@ class QueuePage(NamedTuple):
     incomplete: Incomplete = Incomplete.NOTHING
     gaps: tuple[Gap, ...] = ()
     splits: SloSplits = NO_SPLITS
+    lags: bool = False
 
     @property
     def counters(self) -> Floats:
@@ -115,10 +117,11 @@ def read(
     values[Column.KV_CACHE] = _mean(_present(samples, chosen, Quantity.KV_CACHE_USED))
     values[Column.SLEEPING] = _any_zero(_present(samples, chosen, Quantity.ENGINE_AWAKE))
     measured = min(samples.at[chosen].tolist(), default=at)
+    kind = KINDS[samples.kind]
     if role is not Role.GATEWAY:
         splits = NO_SPLITS if slo is None else _splits(samples, chosen, *slo)
-        return QueuePage(values, sums, min(measured, at), WakeSource.NOTHING, False, incomplete(gaps), gaps, splits)
-    kind = KINDS[samples.kind]
+        at_zero = WakeSource.NOTHING
+        return QueuePage(values, sums, min(measured, at), at_zero, False, incomplete(gaps), gaps, splits, kind.lags)
     wake_source = _wake_source(kind.at_zero, values, sums, repeats=kind.repeats_engines)
     if pods and kind.repeats_engines:
         if kind.at_zero == "in_flight":

@@ -2,12 +2,14 @@
 
 A rate holds from one response to the next, so a sum over targets that are scraped at different moments is right at any
 moment. Requests arrive where their number rises: finished ones and those in hand together. At a gateway these are the
-requests that it holds: what it passes on arrives at an engine, and has left the gateway.
+requests that it holds: what it passes on arrives at an engine, and has left the gateway. Of an engine whose requests in
+hand are older than its counters, they are those with a first token and those that wait: with finished ones, the count
+of requests without a first token would creep up to all in hand.
 
 Rates of an engine are known together, or none of them is; those of the times between tokens for themselves, and so are
-those of each latency of the SLO. A histogram is split at the SLO into four counters (`exporter.histogram`); if one of
-them has fallen, the engine was restarted and all four are counted from 0. At another SLO than before they are other
-counters, so their rates are not known for one response.
+those of each latency of the SLO: an engine that exposes no counters of tokens may have them alone. A histogram is split
+at the SLO into four counters (`exporter.histogram`); if one of them has fallen, the engine was restarted and all four
+are counted from 0. At another SLO than before they are other counters, so their rates are not known for one response.
 
 Worked example: in 5 s an engine finishes 10 requests and has 4 more in hand than before: 2.8 arrive per second.
 """
@@ -62,12 +64,18 @@ NO_SPLITS = SloSplits()
 
 
 def of_engine(
-    values: Floats, sums: Mapping[Quantity, float], before: Floats, at: float, splits: SloSplits = NO_SPLITS
+    values: Floats,
+    sums: Mapping[Quantity, float],
+    before: Floats,
+    at: float,
+    splits: SloSplits = NO_SPLITS,
+    *,
+    lags: bool = False,
 ) -> None:
     """Writes the rates of an engine's response into `values`, and the response into `before`.
 
     values: shape (slots.WIDTH,), with the requests in hand. before: shape (slots.WORK_WIDTH,); NaN: none.
-    at: POSIX seconds of the response.
+    at: POSIX seconds of the response. lags: its requests in hand may be seconds older than its counters.
     """
     failed = sums.get(Quantity.REQUESTS_FAILED, nan)
     finished = sums.get(Quantity.REQUESTS_FINISHED, nan) + (0.0 if isnan(failed) else failed)
@@ -78,13 +86,17 @@ def of_engine(
     for rate, quantity in _COUNTERS.items():
         values[Column.RATES + rate] = _rise(before, rate, sums.get(quantity, nan), elapsed)
     values[Column.RATES + WorkRate.FINISHED] = gone
-    values[Column.RATES + WorkRate.ARRIVED] = gone + _change(before, in_hand, elapsed)
+    if lags:
+        first_tokens = values[Column.RATES + WorkRate.FIRST_TOKENS]
+        values[Column.RATES + WorkRate.ARRIVED] = first_tokens + _change(before, values[Column.WAITING], elapsed)
+    else:
+        values[Column.RATES + WorkRate.ARRIVED] = gone + _change(before, in_hand, elapsed)
     before[AT] = at
     # A request that is counted and its tokens that are not would change the means.
     measured = values[Column.RATES : Column.RATES + WorkRate.TTFT]
     if np.isnan(measured[: WorkRate.GAPS]).any():
-        measured[:] = nan
-    elif np.isnan(measured[WorkRate.GAPS :]).any():
+        measured[: None if values[Column.UNCOUNTED] == 0.0 else WorkRate.GAPS] = nan
+    if np.isnan(measured[WorkRate.GAPS :]).any():
         measured[WorkRate.GAPS :] = nan
     if splits is not NO_SPLITS:
         _of_latencies(values, before, splits, elapsed)

@@ -30,7 +30,7 @@ class ObjectError(NamedTuple):
     """A problem in an object of the cluster. key: its place in the object, as `spec.triggers.0.metadata.engine`.
 
     message:  the bound, then the value that broke it.
-    severity: a warning does not keep the workload from being made.
+    severity: only an error keeps the workload from being made.
     """
 
     ref: Ref
@@ -39,7 +39,7 @@ class ObjectError(NamedTuple):
     severity: Severity = "error"
 
     def __str__(self) -> str:
-        return f"{self.ref}: {'warning: ' if self.severity == 'warning' else ''}{self.key}: {self.message}"
+        return f"{self.ref}: {'' if self.severity == 'error' else f'{self.severity}: '}{self.key}: {self.message}"
 
 
 def object_error(ref: Ref, problem: TriggerProblem, at: str = "") -> ObjectError:

@@ -24,6 +24,7 @@ class WorkloadSpec:
     probe_period: seconds; regular requests at most this far apart are probes. 0: every request counts.
     target:      its scale target in its namespace, as `Deployment/chat`; "" if unknown.
     tolerance:   of its HPA, a ratio: a step up within it is dropped, so the published number is rounded past it.
+    slo_unsized: why its SLO is measured and does not size it, for people; "" if it does.
     """
 
     workload: WorkloadKey
@@ -38,3 +39,4 @@ class WorkloadSpec:
     probe_period: float = 0.0
     tolerance: float = 0.0
     target: str = ""
+    slo_unsized: str = ""

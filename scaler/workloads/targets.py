@@ -16,6 +16,7 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
+from exporter.catalog import KINDS
 from exporter.discovery import Discovery
 from exporter.discovery.dns import DnsTargets, StaticTargets
 from exporter.discovery.kubernetes import GpuExporterTargets, PodTargets, ServiceTargets
@@ -242,7 +243,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         Signal.WORK: workload.work,
         Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
         Signal.GPU_ENGINE: workload.objectives.gpu_engine,
-        Signal.SLO: None if workload.latency is None else 1.0,
+        Signal.SLO: 1.0 if workload.sized_by_slo else None,
     }
     slo = workload.latency
     return WorkloadSpec(
@@ -267,7 +268,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
             lease_max=workload.lease_max,
             ttft=None if slo is None else slo.ttft,
             itl=None if slo is None else slo.itl,
-            falls_back=slo is not None and workload.objectives.work is None,
+            falls_back=workload.sized_by_slo and workload.objectives.work is None,
         ),
         smoothing=HalfLives(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
         queue=workload.model,
@@ -278,6 +279,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         teaching=_teaching(workload, config),
         probe_period=workload.probe_period,
         tolerance=tolerance,
+        slo_unsized="" if workload.engine is None else KINDS[workload.engine].unsized,
     )
 
 

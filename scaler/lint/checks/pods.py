@@ -144,7 +144,7 @@ def annotated_target_above_limit(target: LintWorkload, _context: LintContext) ->
 def _work(container: Container, limit: int, written: str | None, at: Loc) -> Iterator[Finding]:
     """Nothing if an SLO sizes it: that needs no number of requests, and an engine at its limit shows its queue."""
     kind = KINDS[container.engine or ""]
-    work = number(written) if written is not None else None if kind.counts_tokens else kind.work
+    work = number(written) if written is not None else None if kind.sized_by_slo else kind.work
     if work is None or work <= limit:
         return
     default = "" if written is not None else f"is {work:g} by default: "

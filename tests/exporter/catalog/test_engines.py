@@ -308,16 +308,18 @@ def test_vllm_backend_of_triton_counts_for_tritons_models(read, cell):
         + """
     vllm:prompt_tokens_total{model="a",version="1"} 10
     vllm:generation_tokens_total{model="a",version="1"} 16
-    vllm:request_success_total{model="a",version="1",finish_reason="stop"} 15
-    vllm:num_requests_running{model="a",version="1"} 2
-    vllm:gpu_cache_usage_perc{model="a",version="1"} 0.5
+    vllm:time_to_first_token_seconds_count{model="a",version="1"} 1
+    vllm:time_per_output_token_seconds_count{model="a",version="1"} 15
+    vllm:time_per_output_token_seconds_sum{model="a",version="1"} 0.045
     """
     )
     assert samples.kind == "triton"
     assert cell(samples, "a", Q.TOKENS_PROMPT) == 10.0
-    assert cell(samples, "a", Q.REQUESTS_RUNNING) == 2.0
-    assert cell(samples, "a", Q.KV_CACHE_USED) == 0.5
-    assert cell(samples, "a", Q.REQUESTS_FINISHED) == 15.0  # both count the same requests
+    assert cell(samples, "a", Q.FIRST_TOKENS) == 1.0
+    assert cell(samples, "a", Q.ITL_COUNT) == 15.0
+    assert cell(samples, "a", Q.ITL_SECONDS) == 0.045
+    assert cell(samples, "a", Q.REQUESTS_FINISHED) == 15.0
+    assert isnan(cell(samples, "a", Q.REQUESTS_RUNNING))
 
 
 def test_llamacpp_has_one_queue_and_no_labels(read, cell):

@@ -1,5 +1,6 @@
 """Queues are read from the other inference engines."""
 
+import textwrap
 from math import isnan
 
 import pytest
@@ -34,6 +35,14 @@ def test_tgi_has_no_labels_and_one_queue(read, cell):
     assert cell(samples, "default", Q.REQUESTS_FINISHED) == 109.0
     assert cell(samples, "default", Q.TOKENS_PROMPT) == 662.0
     assert cell(samples, "default", Q.TOKENS_GENERATED) == 8123.0
+
+
+def test_time_per_token_of_tgi_includes_the_prompt_and_is_no_latency_of_an_slo(read):
+    name = "tgi_request_mean_time_per_token_duration"
+    times = "".join(f'{name}_bucket{{le="{bound}"}} 109\n' for bound in ("0.0656", "0.0985", "+Inf"))
+    samples = read(f"{textwrap.dedent(TGI)}{times}{name}_sum 4.5\n{name}_count 109\n")
+    assert samples.kind == "tgi"
+    assert not samples.histograms.parts
 
 
 def test_refused_requests_of_tgi_are_failed_requests(read, cell):

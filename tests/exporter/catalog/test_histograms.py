@@ -184,5 +184,7 @@ def test_repeat_response_of_the_same_layout_has_the_new_counts(page):
     assert after.split(TTFT, [0], 2.5) == Split(8.0, 0.0, 0.0, 6.0)
 
 
-def test_engines_that_count_tokens_have_histograms():
-    assert {name for name, kind in KINDS.items() if kind.histograms} == {"vllm", "sglang", "ray_vllm"}
+def test_engines_with_a_histogram_of_each_latency_measure_an_slo():
+    assert {name for name, kind in KINDS.items() if kind.measures_slo} == {
+        "vllm", "sglang", "ray_vllm", "nim", "lmdeploy", "triton", "trtllm",
+    }  # fmt: skip

@@ -86,7 +86,12 @@ def test_workers_of_vllm_on_ray_have_their_times_as_well(read, cell):
     assert times(samples, cell) == [10.0, 500.0, 10.0]
 
 
-def test_kinds_with_times_between_tokens_are_those_that_count_tokens():
-    assert {name for name, kind in KINDS.items() if kind.counts_tokens} == {
-        "vllm", "sglang", "ray_vllm", "tidegate",
+def test_kinds_that_count_requests_tokens_and_times_between_them_are_sized_by_an_slo():
+    assert {name for name, kind in KINDS.items() if kind.sized_by_slo} == {
+        "vllm", "sglang", "ray_vllm", "nim", "lmdeploy", "tidegate",
     }  # fmt: skip
+
+
+def test_kind_whose_slo_is_only_measured_says_why():
+    measured = {name for name, kind in KINDS.items() if kind.measures_slo and not kind.sized_by_slo}
+    assert measured == {name for name, kind in KINDS.items() if kind.unsized} == {"triton", "trtllm"}

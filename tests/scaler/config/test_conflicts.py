@@ -47,8 +47,8 @@ def _gpus(*parts):
     (_CHAT + ", smoothing: {down: 4s, up: 0}}]",
      "1:119: workloads.0.smoothing.down: must be 0 or at least the scrape interval (5s), got 4s"),
     (_CHAT.replace("vllm", "tgi") + ", slo: {ttft: 1s}}]",
-     ("1:112: workloads.0.slo.ttft: needs an engine that counts tokens (ray_vllm, sglang, tidegate, vllm): set "
-      "objectives.work instead")),
+     ("1:112: workloads.0.slo.ttft: needs an engine that exposes tokens or latencies (lmdeploy, nim, ray_vllm, sglang, "
+      "tidegate, triton, trtllm, vllm): set objectives.work instead")),
     (_CHAT + ", keep_warm: 14s}]",
      "1:112: workloads.0.keep_warm: must be at least 3 scrape intervals (15s), got 14s"),
     (_CHAT + ", keep_warm_min: 5h}]",

@@ -34,7 +34,9 @@ COUNTERS = {
 
 
 class Engine:
-    """One target, response by response."""
+    """One target, response by response. lags: its requests in hand are older than its counters."""
+
+    lags = False
 
     def __init__(self):
         self.before, self.now = np.full(WORK_WIDTH, nan), START
@@ -47,7 +49,7 @@ class Engine:
             sums[Quantity.REQUESTS_FAILED] = failed
         values = np.full(WIDTH, nan)
         values[[Column.WAITING, Column.RUNNING]] = waiting, running
-        rates.of_engine(values, sums, self.before, self.now)
+        rates.of_engine(values, sums, self.before, self.now, lags=self.lags)
         return values
 
 
@@ -100,6 +102,15 @@ def test_requests_that_failed_have_arrived_as_well(engine):
     assert rate(engine.respond(5.0, finished=15.0, failed=11.0), WorkRate.ARRIVED) == 2.0
 
 
+def test_arrivals_are_first_tokens_and_those_that_wait_where_requests_in_hand_are_older_than_counters(engine):
+    engine.lags = True
+    engine.respond(finished=10.0, first_tokens=12.0, waiting=1.0, running=2.0)
+    values = engine.respond(5.0, finished=20.0, first_tokens=27.0, waiting=1.0, running=2.0)
+    assert rate(values, WorkRate.ARRIVED) == 3.0
+    values = engine.respond(5.0, finished=20.0, first_tokens=27.0, waiting=11.0, running=7.0)  # refreshed
+    assert rate(values, WorkRate.ARRIVED) == 2.0
+
+
 def test_second_response_of_the_same_moment_has_no_rates(engine):
     engine.respond(finished=10.0)
     assert np.isnan(engine.respond(0.0, finished=12.0)[Column.RATES :]).all()
@@ -113,11 +124,12 @@ def test_clock_set_back_has_no_rates_once(engine):
 
 
 @pytest.mark.parametrize("name", ["generated", "finished", "first_tokens", "prompt"])
-def test_engine_without_a_counter_of_requests_or_tokens_is_uncounted_and_has_no_rates(engine, name):
+def test_engine_without_a_counter_of_requests_or_tokens_is_uncounted_and_has_only_times_between_tokens(engine, name):
     engine.respond(without=[name], running=3.0)
-    values = engine.respond(without=[name], running=3.0)
+    values = engine.respond(without=[name], running=3.0, gaps=50.0, gap_seconds=1.0)
     assert values[Column.UNCOUNTED] == 1.0
-    assert np.isnan(values[Column.RATES :]).all()
+    assert np.isnan(values[Column.RATES : Column.RATES + WorkRate.GAPS]).all()
+    assert (rate(values, WorkRate.GAPS), rate(values, WorkRate.GAP_SECONDS)) == (10.0, 0.2)
 
 
 @pytest.mark.parametrize("name", ["gaps", "gap_seconds"])

@@ -33,7 +33,7 @@ def test_every_kind_has_families_and_each_is_a_plain_name(kind):
 
 
 def test_query_for_triton_has_the_families_of_its_backends():
-    assert "vllm:num_requests_waiting" in families("triton")
+    assert "vllm:generation_tokens_total" in families("triton")
 
 
 def test_origin_is_one_target_per_query(query, chat):

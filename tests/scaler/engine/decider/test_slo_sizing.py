@@ -355,5 +355,5 @@ class TestExplanation:
         chat.run(60, rate=1.0, in_hand=40)
         assert sentences(explained(chat.stage), "objectives") == [
             "work: 40 requests / 16 per replica = 2.5.",
-            NOT_MEASURED,
+            f"{NOT_MEASURED} It is not used for sizing: an engine exposes no counters of requests and tokens.",
         ]

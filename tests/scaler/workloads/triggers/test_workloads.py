@@ -5,7 +5,7 @@ import pytest
 from exporter.model import WorkloadKey
 from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Objectives, Replicas, Scrape, Smoothing
 from scaler.config.errors import TriggerErrors, TriggerProblem
-from scaler.config.rules import NO_WAKE_SOURCE, RISES_SLOWLY
+from scaler.config.rules import NO_WAKE_SOURCE, RISES_SLOWLY, SLO_NOT_SIZING
 from scaler.config.trigger import Trigger, bounds, check_workload, read
 from scaler.config.workload import Slo
 
@@ -89,7 +89,11 @@ def test_keys_set_the_fields_of_the_workload():
     ({"engine": "sglang", "slo.itl": "40ms"}, Slo(ttft=2.0, itl=0.04)),
     ({"engine": "vllm", "slo.ttft": "500ms", "objectives.work": "8"}, Slo(ttft=0.5, itl=0.06)),
     ({"engine": "vllm", "objectives.work": "8"}, None),
+    ({"engine": "nim"}, Slo(ttft=2.0, itl=0.06)),
+    ({"engine": "lmdeploy"}, Slo(ttft=2.0, itl=0.06)),
     ({"engine": "triton"}, None),
+    ({"engine": "trtllm"}, None),
+    ({"engine": "tgi"}, None),
     ({"gateway": "epp"}, None),
 ])  # fmt: skip
 def test_slo_sizes_an_engine_that_counts_tokens(origin, metadata, expected):
@@ -99,12 +103,25 @@ def test_slo_sizes_an_engine_that_counts_tokens(origin, metadata, expected):
     assert problems == ()
 
 
-@pytest.mark.parametrize("source", [{"engine": "triton"}, {"gateway": "epp"}])
-def test_slo_without_counts_of_tokens_is_refused(source):
+@pytest.mark.parametrize("source", [{"engine": "tgi"}, {"engine": "llamacpp"}, {"gateway": "epp"}])
+def test_slo_without_tokens_and_latencies_is_refused(source):
     problems = _build(source | {"slo.itl": "40ms"})[1]
 
-    bound = "needs an engine that counts tokens (ray_vllm, sglang, tidegate, vllm): set objectives.work instead"
+    engines = "lmdeploy, nim, ray_vllm, sglang, tidegate, triton, trtllm, vllm"
+    bound = f"needs an engine that exposes tokens or latencies ({engines}): set objectives.work instead"
     assert problems == (TriggerProblem("metadata.slo.itl", bound),)
+
+
+@pytest.mark.parametrize(("engine", "reason"), [
+    ("triton", "Triton's vLLM backend exposes no running requests"),
+    ("trtllm", "trtllm-serve counts the tokens of a request only when it ends"),
+])  # fmt: skip
+def test_slo_of_an_engine_without_counters_in_time_is_measured_and_does_not_size_it(engine, reason):
+    workload, problems = _build({"engine": engine, "slo.itl": "40ms"})
+
+    bound = f"is measured, not used for sizing: {reason}"
+    assert problems == (TriggerProblem("metadata.slo.itl", bound, None, "info", SLO_NOT_SIZING),)
+    assert (workload.latency, workload.sized_by_slo) == (Slo(ttft=2.0, itl=0.04), False)
 
 
 def test_annotations_may_set_mode_observe():
