@@ -81,7 +81,8 @@ class Estimate(IntEnum):
     BURST = 28  # the most work of the bursts that are remembered
     BURST_AT = 29  # POSIX seconds when the last of them ended
     PEAKS_FROM = 30  # POSIX seconds when the newest of the peaks began
-    PEAKS = 31  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
+    SLOWER = 31  # SLOW, once more over SLOW_S: as far behind it as it is behind a steady rise
+    PEAKS = 32  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
 
 
 PEAK_COUNT = 12
@@ -118,11 +119,12 @@ class SizingConstants(NamedTuple):
     full_kv: float = 0.95  # of the KV cache: above it engines preempt requests; inf: the cache limits nothing
     longest_residence_s: float = 30.0  # time constant of decode work: half a request's time in the batch, at most this
     noise: float = 2.0  # standard deviations of random arrivals by which a rise of seconds is not believed
+    lead: float = 1.0  # times the lag of the work over SLOW_S, which a steady rise makes; added to it
     headroom: float = 0.7  # standard deviations of random arrivals, at a start-up time of USUAL_START_S
-    drift: float = 0.15  # times the square root of the work: how far its rate moves within a start-up time
+    drift: float = 0.1  # times the square root of the work: how far its rate moves within a start-up time
     headroom_power: float = 0.25  # of the start-up time over USUAL_START_S
     backlog_of_ttft: float = 0.5  # of the TTFT of the SLO: a longer queue counts; inf: none counts
-    hold_starts: float = 6.0  # start-up times for which the largest size counts, within the two bounds
+    hold_starts: float = 5.0  # start-up times for which the largest size counts, within the two bounds
     shortest_hold_s: float = 300.0
     longest_hold_s: float = 1800.0
     sharpest: float = 0.1  # weight of a sample for the empty step: 1 / (sharpest + f)**2; inf: it is not learned

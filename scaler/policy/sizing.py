@@ -15,7 +15,7 @@ worth. The daemon passes `DEFAULTS`.
 
 Worked example: two requests per second of 0.087 replica-seconds (`capacity`) are 0.174 replicas. The deviation of
 arrivals within 10 s is sqrt(0.174 * 0.087 / 10) = 0.039. With starts of 75 s the size is
-0.174 + sqrt((0.7 * 0.039)**2 + 0.15**2 * 0.174) = 0.24: one replica.
+0.174 + sqrt((0.7 * 0.039)**2 + 0.1**2 * 0.174) = 0.22: one replica.
 """
 
 from __future__ import annotations
@@ -134,9 +134,14 @@ def _spread(work: float, request_s: float) -> float:
 
 @part
 def _lasting(estimates: Floats, i: int, spread: float, constants: SizingConstants) -> float:
-    """The arriving work without the peaks that random arrivals make within seconds."""
-    work = estimates[i, Estimate.WORK]
-    return max(min(work, estimates[i, Estimate.SLOW]), work - constants.noise * spread, 0.0)
+    """The arriving work without the peaks that random arrivals make within seconds.
+
+    A mean over SLOW_S is that many seconds behind a steady rise, and so is its own mean behind it: their difference is
+    the lag (R. G. Brown, Smoothing, Forecasting and Prediction, 1963: double exponential smoothing).
+    """
+    work, slow = estimates[i, Estimate.WORK], estimates[i, Estimate.SLOW]
+    level = slow + constants.lead * (slow - estimates[i, Estimate.SLOWER])
+    return max(min(work, level), work - constants.noise * spread, 0.0)
 
 
 @part
@@ -278,6 +283,9 @@ def _update(
         arrived = rates[i, WorkRate.ARRIVED] * known_s
         raw = rates[i, WorkRate.ARRIVED] * request_s
         estimates[i, Estimate.SLOW] += -expm1(-dt / SLOW_S) * (raw - estimates[i, Estimate.SLOW])
+        estimates[i, Estimate.SLOWER] += -expm1(-dt / SLOW_S) * (
+            estimates[i, Estimate.SLOW] - estimates[i, Estimate.SLOWER]
+        )
         estimates[i, Estimate.REQUESTS] = max(exp(-dt / MEMORY_S) * estimates[i, Estimate.REQUESTS] + arrived, 0.0)
         backlog = unread * request_s
         late = backlog > constants.backlog_of_ttft * ttft[i] * replicas
@@ -290,6 +298,8 @@ def _update(
         size = lasting + headroom * (1.0 + constants.stretch * estimates[i, Estimate.STRETCH])
         size = _with_backlog(estimates, i, size, backlog, ready[i], ttft[i], start[i], constants)
         hold = min(max(constants.hold_starts * start[i], constants.shortest_hold_s), constants.longest_hold_s)
+        if ready[i] == 0.0 and not (arrived > 0.0 or unread > 0.0):
+            estimates[i, Estimate.PEAKS_FROM] = np.nan  # no replica is there that could be held
         size = _largest(estimates, i, size, hold, now)
         estimates[i, Estimate.SIZE] = _guard(
             estimates, i, size, raw, arrived, ready[i], ttft[i], start[i], known_s, now, constants

@@ -4,7 +4,7 @@ A part of the sizing is switched off by its constants, which are an argument of 
 kernel of the daemon. The keep-warm time is fixed instead of estimated.
 
 Worked example: 2.4 replicas of work that lasts, of requests of 0.1 replica-seconds, have the size 2.4 with
-PARTS["headroom"]; by default sqrt((0.7 * 0.15)**2 + 0.15**2 * 2.4) = 0.26 more.
+PARTS["headroom"]; by default sqrt((0.7 * 0.15)**2 + 0.1**2 * 2.4) = 0.19 more.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ KEEP_WARM = "learned-keep-warm"
 PARTS: Mapping[str, SizingConstants] = MappingProxyType(
     {
         "noise": DEFAULTS._replace(noise=0.0),
+        "lead": DEFAULTS._replace(lead=0.0),
         "headroom": DEFAULTS._replace(headroom=0.0, drift=0.0),
         "error-budget": DEFAULTS._replace(stretch=0.0),
         "burst-guard": DEFAULTS._replace(burst_share=inf),

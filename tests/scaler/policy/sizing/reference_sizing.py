@@ -142,7 +142,7 @@ class Sizing:
         self.factor_sum = self.factor_weight = FACTOR_PRIOR
         self.gaps = self.gap_seconds = self.prompt_read = self.replica_seconds = 0.0
         self.prefill = self.decode = 0.0
-        self.slow = self.unread = self.requests = 0.0
+        self.slow = self.slower = self.unread = self.requests = 0.0
         self.peaks, self.budget, self.bursts = Peaks(), Budget(), Bursts(constants)
 
     def update(self, rates, waiting, running, kv_used, ready, ttft, itl, start, misses, longest, now):
@@ -166,17 +166,21 @@ class Sizing:
         constants, request_s = self.constants, self.request_s(itl)
         raw, arrived = arrived * request_s, arrived * learned_s
         self.slow += (1.0 - exp(-dt / SLOW_S)) * (raw - self.slow)
+        self.slower += (1.0 - exp(-dt / SLOW_S)) * (self.slow - self.slower)
         self.requests = max(exp(-dt / MEMORY_S) * self.requests + arrived, 0.0)
         backlog = self.unread * request_s
         late = backlog > constants.backlog_of_ttft * ttft * ready or self.gap_seconds > LATE_ITL * itl * self.gaps
         self.budget.follow(misses, arrived, self.requests, late, ready, start, now)
         spread = sqrt(self.work * request_s / ARRIVAL_S)
-        lasting = max(min(self.work, self.slow), self.work - constants.noise * spread, 0.0)
+        level = self.slow + constants.lead * (self.slow - self.slower)
+        lasting = max(min(self.work, level), self.work - constants.noise * spread, 0.0)
         headroom = sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start / USUAL_START_S) ** constants.headroom_power
         size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)
         size = self.with_backlog(size, backlog, raw_ready, ttft, start)
         hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
+        if raw_ready == 0.0 and arrived <= 0.0 and self.unread <= 0.0:
+            self.peaks = Peaks()
         size = self.peaks.largest(size, hold, now)
         self.size = self.bursts.guard(
             size, self.work, raw, arrived, self.requests, raw_ready, ttft, start, learned_s, now

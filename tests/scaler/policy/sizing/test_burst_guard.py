@@ -18,7 +18,7 @@ from scaler.policy.sizing import (
 )
 from tests.budget import examples
 
-START_S, HOLD_S = 75.0, 450.0
+START_S, HOLD_S = 75.0, 375.0
 # Requests per second, of 0.157 replica-seconds each: 0.05 replicas of work, and 3.1.
 QUIET, HIGH = 0.3, 20.0
 MARGIN = DEFAULTS.burst_margin

@@ -22,8 +22,8 @@ from scaler.policy.sizing import (
 from tests.budget import examples
 
 START_S = 75.0
-# The capacity stays as assumed, so that only the headroom changes a size.
-FIXED = DEFAULTS._replace(sharpest=np.inf, lowest_factor=1.0, highest_factor=1.0)
+# The capacity stays as assumed, and the first minute is no burst, so that only the headroom changes a size.
+FIXED = DEFAULTS._replace(sharpest=np.inf, lowest_factor=1.0, highest_factor=1.0, burst_share=np.inf)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from scaler.policy.capacity import (
     Estimate,
 )
 from tests.budget import examples
+from tests.scaler.policy.sizing.reference_sizing import whole
 
 BURST = 400.0  # requests per second, for one update
 # The hold alone: the guard would keep replicas for the next burst.
@@ -35,7 +36,7 @@ def held_s(chat, rates, every, at_most):
 
 @pytest.mark.parametrize("every", [1.0, 5.0, 7.0])
 @pytest.mark.parametrize("start", [1.0, 50.0, 75.0, 120.0, 299.0, 300.0, 3600.0])
-def test_largest_size_is_held_for_six_starts_and_for_no_more_than_one_part_longer(sized, rates, start, every):
+def test_largest_size_is_held_for_five_starts_and_for_no_more_than_one_part_longer(sized, rates, start, every):
     hold = min(max(DEFAULTS.hold_starts * start, DEFAULTS.shortest_hold_s), DEFAULTS.longest_hold_s)
     part = hold / (PEAK_COUNT - 1)
     for before in (0.0, 0.3 * part, 0.99 * part):  # the burst comes at any moment of a part
@@ -65,12 +66,29 @@ def test_size_is_at_least_every_size_of_the_hold_and_at_most_the_largest_of_one_
         # Without a queue, the size of this moment follows from its work.
         work = chat[Estimate.WORK]
         spread = (work * REQUEST_S / 10.0) ** 0.5
-        lasting = max(min(work, chat[Estimate.SLOW]), work - 2.0 * spread, 0.0)
-        headroom = ((0.7 * spread) ** 2 + 0.15**2 * lasting) ** 0.5
+        level = 2.0 * chat[Estimate.SLOW] - chat[Estimate.SLOWER]
+        lasting = max(min(work, level), work - 2.0 * spread, 0.0)
+        headroom = ((0.7 * spread) ** 2 + 0.1**2 * lasting) ** 0.5
         past.append((chat.now, lasting + (start / 75.0) ** 0.25 * headroom))
         least = max(each for at, each in past if chat.now - at <= hold * (1 - 1e-9))
         most = max(each for at, each in past if chat.now - at <= hold * (1 + 1 / (PEAK_COUNT - 1)) * (1 + 1e-9))
         assert least * (1 - 1e-9) <= size <= most * (1 + 1e-9)
+
+
+def test_workload_that_was_asleep_wakes_with_what_arrives_and_not_with_its_last_peak(sized, rates):
+    awake, asleep = sized(constants=HOLD), sized(constants=HOLD)
+    for chat, ready in ((awake, 2.0), (asleep, 0.0)):
+        chat.during(300.0, rates(20.0, gaps=0.0), ready=2.0)
+        chat.during(60.0, rates(0.0), ready=ready)
+        chat.during(15.0, rates(0.1, gaps=0.0), ready=ready, waiting=1.0)
+    assert whole(awake[Estimate.SIZE]) == 4
+    assert whole(asleep[Estimate.SIZE]) == 1
+
+
+def test_hold_outlasts_a_failure_of_all_replicas_while_requests_arrive(sized, rates):
+    chat = sized(constants=HOLD)
+    before = chat.during(300.0, rates(20.0, gaps=0.0), ready=2.0)[-1]
+    assert min(chat.during(60.0, rates(1.0, gaps=0.0), ready=0.0)) >= before
 
 
 def test_clock_set_back_does_not_stop_updates(sized, rates):

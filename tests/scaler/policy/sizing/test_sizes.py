@@ -50,8 +50,8 @@ def test_worked_example_of_the_module(sized, rates):
     # One request takes (0.0435 + 0.022) / 0.75 = 0.087 replica-seconds.
     spread = (0.174 * 0.087 / 10.0) ** 0.5
     assert spread == pytest.approx(0.039, abs=5e-4)
-    assert chat[Estimate.SIZE] == pytest.approx(0.174 + ((0.7 * spread) ** 2 + 0.15**2 * 0.174) ** 0.5, abs=0.002)
-    assert chat[Estimate.SIZE] == pytest.approx(0.24, abs=0.005)
+    assert chat[Estimate.SIZE] == pytest.approx(0.174 + ((0.7 * spread) ** 2 + 0.1**2 * 0.174) ** 0.5, abs=0.002)
+    assert chat[Estimate.SIZE] == pytest.approx(0.22, abs=0.005)
     assert whole(chat[Estimate.SIZE]) == 1
 
 
@@ -79,9 +79,9 @@ def test_slo_below_one_step_has_the_least_room_and_is_not_infinite(sized, rates)
     chat = sized(itl=0.001)
     size = chat.during(10 * MINUTE_S, rates(2.0, gaps=0.0))[-1]
     # 2 requests of 0.098 s per second at the least room are 1.96 replicas, of 0.98 replica-seconds each: the spread is
-    # 0.44, and the size 1.96 + sqrt((0.7 * 0.44)**2 + 0.15**2 * 1.96).
+    # 0.44, and the size 1.96 + sqrt((0.7 * 0.44)**2 + 0.1**2 * 1.96).
     assert capacity.LEAST_ROOM == 0.1
-    assert size == pytest.approx(2.33, abs=0.02)
+    assert size == pytest.approx(2.30, abs=0.02)
 
 
 def test_prompts_alone_fill_at_most_nine_tenths_of_a_replica(sized, rates):

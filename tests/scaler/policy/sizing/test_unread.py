@@ -18,15 +18,15 @@ IN_HAND = st.integers(0, 300).map(float) | st.just(nan)
 
 
 def test_requests_whose_prompts_are_read_are_backlog_though_they_run(sized, rates):
-    # For 20 s no prompt is read to its end.
+    # For 40 s no prompt is read to its end.
     stuck, queued, read = sized(), sized(), sized()
     for chat in (stuck, queued, read):
         chat.during(60.0, rates(4.0, gaps=0.0))
     unread = rates(4.0, gaps=0.0, first_tokens=0.0, prompt=0.0)
-    running = stuck.during(20.0, unread, running=90.0)[-1]
-    assert stuck[Estimate.UNREAD] == pytest.approx(80.0)
-    assert running == pytest.approx(queued.during(20.0, unread, waiting=80.0)[-1])
-    assert running > read.during(20.0, rates(4.0, gaps=0.0), running=90.0)[-1] * 1.1
+    running = stuck.during(40.0, unread, running=170.0)[-1]
+    assert stuck[Estimate.UNREAD] == pytest.approx(160.0)
+    assert running == pytest.approx(queued.during(40.0, unread, waiting=160.0)[-1])
+    assert running > read.during(40.0, rates(4.0, gaps=0.0), running=170.0)[-1] * 1.1
     assert read[Estimate.UNREAD] == pytest.approx(0.0)
 
 
