@@ -292,8 +292,8 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 
 
 @main.command(short_help="Watch the whole control loop on this machine.")
-@click.option("--duration", default=75.0, show_default=True, help="Seconds of real time; 0 runs until Ctrl-C.")
-@click.option("--speed", default=20.0, show_default=True, help="Simulated seconds per second.")
+@click.option("--duration", default=60.0, show_default=True, help="Seconds of real time; 0 runs until Ctrl-C.")
+@click.option("--speed", default=60.0, show_default=True, help="Simulated seconds per second.")
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated requests.")
 @click.option("--port", default=0, show_default="any free", help="HTTP port of the daemon: live page, /metrics.")
 @click.option("-o", "--output", type=click.Choice(["live", "json"]), default="live", show_default=True, help="Format.")

@@ -3,9 +3,9 @@
 A day has a quiet begin, a morning that ramps up, a burst at noon, a falling evening and a night without requests,
 stretched to the length of the run: the rate stays, so a longer run has more requests.
 
-Worked example: 1,200 s begin with 60 s without requests and a minute of a few, keep 5 replicas busy at 408 s and 7 at
-564 s, and send the last request before 864 s: some 3,400 in total. The 336 s of night suffice to become idle (120 s),
-cool down (30 s) and be put to sleep.
+Worked example: 3,600 s begin with 180 s without requests and three minutes of a few, keep 5 replicas busy at 1,224 s
+and 7 at 1,692 s, and send the last request before 2,592 s: some 10,000 in total. The burst adds 3 replicas within two
+starts of 75 s. A night of 336 s would suffice to become idle (120 s), cool down (30 s) and be put to sleep.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ workloads:
 """
 
 FRAMES_PER_S = 8.0  # real time
-DAY_S = 1200.0  # of an endless demo, simulated
+DAY_S = 3600.0  # of an endless demo, simulated
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The stand-in calls `scale`; the daemon reads `pod_targets`, `replica_count` and 
 
 Worked example:
 
-    async with open_world(FastClock(20.0), seed=1, duration_s=1200.0) as world:
+    async with open_world(FastClock(60.0), seed=1, duration_s=3600.0) as world:
         world.gateway_url, world.dcgm_urls      # "http://127.0.0.1:40001", ("http://127.0.0.1:40002", …)
         await world.run()                       # a minute later: the day is over and every request is answered
         world.summary()
@@ -33,7 +33,7 @@ from .summary import Summary, summarise
 
 NAMESPACE = "demo"
 WORKLOAD = "chat"
-TICK_S = 0.5  # simulated; 25 ms of real time at speed 20
+TICK_S = 0.5  # simulated; 8 ms of real time at speed 60
 COLLECT_INTERVAL_S = 10.0  # dcgm-exporter's --collect-interval; its default is 30
 GRACE_S = 600.0  # after the day, for unanswered requests
 _RATE_WINDOW_S = 10.0
