@@ -57,7 +57,7 @@ async def test_api_server_trusts_the_certificate_of_the_release_and_of_no_other(
 
     (host,) = {f"{spec['service']['name']}.{spec['service']['namespace']}.svc" for spec in services(things).values()}
     assert await believes(port, bundle(things), host)
-    assert not await believes(port, bundle(render(values, "gate", "scaling")), host)
+    assert not await believes(port, bundle(render.anew(values, "gate", "scaling")), host)
     assert not await believes(port, bundle(things), "gate-tidegate.elsewhere.svc")
 
 

@@ -106,7 +106,7 @@ def test_changed_configuration_does_not_restart_the_pod(render):
 )
 def test_changed_listen_address_restarts_the_pod_because_a_reload_ignores_it(render, values):
     def pod(values):
-        return the(render(values), "Deployment")["spec"]["template"]
+        return the(render.anew(values), "Deployment")["spec"]["template"]
 
     before = {"mode": "hpa", "metricsApi": {"external": {"enabled": True}}}
     assert pod(before) == pod(before)

@@ -59,7 +59,7 @@ async def reaches(port, credentials, host):
 
 
 async def test_certificates_of_the_chart_admit_keda_only(render, serving, tmp_path):
-    secret_files, foreign = secrets(render()), secrets(render())
+    secret_files, foreign = secrets(render()), secrets(render.anew())
     port = await serving(files_of(tmp_path / "tls", secret_files["tidegate/tidegate-tls"]))
     keda, other = secret_files["keda/tidegate-tidegate-keda"], foreign["keda/tidegate-tidegate-keda"]
     host = "tidegate.tidegate.svc"
