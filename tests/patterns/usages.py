@@ -41,14 +41,18 @@ def usages():
 
 
 def _of_module(path):
-    tree = ast.parse(path.read_text())
-    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
-    called = {}
-    for node in ast.walk(tree):
+    text = path.read_text()
+    if not re.search(r"\bre\.", text):  # a syntax tree takes a hundred times as long
+        return
+    tree, parents, called = ast.parse(text), {}, {}
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Attribute):
+            parents[node.value] = node
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in METHODS:
             called.setdefault(node.value.id, set()).add(node.attr)
     file = path.relative_to(ROOT)
-    for node in ast.walk(tree):
+    for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
                 and isinstance(node.func.value, ast.Name) and node.func.value.id == "re"):  # fmt: skip
             continue
@@ -56,7 +60,7 @@ def _of_module(path):
             continue
         name, methods = ast.unparse(node.args[0]), {node.func.attr}
         if node.func.attr == "compile":
-            parent = parents[node]
+            parent = parents.get(node)  # of other parents it says nothing
             if isinstance(parent, ast.Attribute):
                 name, methods = "compile", {parent.attr}
             elif isinstance(parent, ast.Assign | ast.AnnAssign):
