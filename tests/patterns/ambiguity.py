@@ -14,7 +14,7 @@ judged exactly only if it is one character wide.
 
 import re
 from collections import Counter
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from re import _constants as sre
 from re import _parser
@@ -137,8 +137,10 @@ class Automaton:
         }[code]
 
     def _predicate(self, op, value):
+        ignores_case = bool(self.flags & re.IGNORECASE)
+
         def cases(letter):
-            if not self.flags & re.IGNORECASE:
+            if not ignores_case:
                 return (letter,)
             return tuple({each for each in (letter, letter.lower(), letter.upper()) if len(each) == 1})
 
@@ -198,7 +200,10 @@ class Automaton:
     @cached_property
     def steps(self):
         """Maps (edge, letter) -> next letter -> the edges that may read it, with the number of ways."""
-        table, todo = {}, [(None, END)]
+        table, todo, readers = {}, [(None, END)], {}
+        for number, (source, predicate, _) in enumerate(self._read):
+            for letter in filter(predicate, self.letters):
+                readers.setdefault((source, letter), []).append(number)
         while todo:
             state = todo.pop()
             if state in table:
@@ -207,11 +212,7 @@ class Automaton:
             table[state] = {}
             for letter in self.letters:
                 ways = self._ways(0 if edge is None else self._read[edge][2], before, letter)
-                reads = {
-                    number: ways[source]
-                    for number, (source, predicate, _) in enumerate(self._read)
-                    if ways[source] and predicate(letter)
-                }
+                reads = {number: count for node, count in ways.items() for number in readers.get((node, letter), ())}
                 table[state][letter] = reads
                 todo += ((number, letter) for number in reads)
         return table
@@ -220,8 +221,8 @@ class Automaton:
         return {(edge, letter) for letter, edges in self.steps[state].items() for edge in edges}
 
     @cached_property
-    def loops(self):
-        """Maps each state in a loop -> the states that it reaches and that reach it."""
+    def reach(self):
+        """Maps each state -> the states that it reaches."""
         reach = {}
         for state in self.steps:
             visited, todo = set(), [state]
@@ -230,9 +231,14 @@ class Automaton:
                     visited.add(after)
                     todo.append(after)
             reach[state] = visited
+        return reach
+
+    @cached_property
+    def loops(self):
+        """Maps each state in a loop -> the states that it reaches and that reach it."""
         return {
-            state: frozenset(other for other in reached if state in reach[other])
-            for state, reached in reach.items()
+            state: frozenset(other for other in reached if state in self.reach[other])
+            for state, reached in self.reach.items()
             if state in reached
         }
 
@@ -255,7 +261,7 @@ class Automaton:
                     if ways > 1 and (edge, letter) in together:
                         return f"a loop reads {letter!r} in two ways (exponential)"
         for p, q in product(self.loops, repeat=2):
-            if p[1] != q[1] or (p != q and q in self._ending):
+            if p[1] != q[1] or q not in self.reach[p] or (p != q and q in self._ending):
                 continue
             if self._exponential(p) if p == q else self._polynomial(p, q):
                 kind = "exponential" if p == q else "polynomial"
@@ -278,20 +284,25 @@ class Automaton:
 
     def _polynomial(self, p, q):
         goal, visited, todo = (p, q, q), set(), [(p, p, q)]
+        # A loop that passes such a state is not tried again from the beginning.
+        around_p, around_q = self.loops[p], self.loops[q] - self._ending
         while todo:
             one, two, three = todo.pop()
             for letter, edges in self.steps[one].items():
-                for left, middle, right in product(edges, self.steps[two][letter], self.steps[three][letter]):
-                    after = ((left, letter), (middle, letter), (right, letter))
+                firsts = [state for edge in edges if (state := (edge, letter)) in around_p]
+                lasts = [state for edge in self.steps[three][letter] if (state := (edge, letter)) in around_q]
+                if not firsts or not lasts:
+                    continue
+                seconds = [(edge, letter) for edge in self.steps[two][letter] if q in self.reach[edge, letter]]
+                for after in product(firsts, seconds, lasts):
                     if after == goal:
                         return True
-                    # A loop that passes such a state is not tried again from the beginning.
-                    within = after[0] in self.loops[p] and after[2] in self.loops[q] - self._ending
-                    if after not in visited and within:
+                    if after not in visited:
                         visited.add(after)
                         todo.append(after)
         return False
 
 
+@cache  # several modules use the patterns of one scalar
 def problem(pattern, flags=0, method="fullmatch"):
     return Automaton(pattern, flags, method).problem()
