@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.model import WorkloadKey
+from exporter.model import Floats, WorkloadKey
 
 Array: TypeAlias = NDArray[Any]
 Columns: TypeAlias = Mapping[str, Array]
@@ -100,6 +100,13 @@ def _copied(columns: Columns) -> Columns:
 def _chosen(table: Columns, positions: Rows) -> Columns:
     kept = positions[table[ROW]] >= 0
     return {name: positions[column[kept]] if name == ROW else column[kept] for name, column in table.items()}
+
+
+def zero_if_unknown(values: Floats) -> Floats:
+    """The values with 0 for NaN, for a sum of what is known; `np.nan_to_num` looks for infinities too, and takes five
+    times as long.
+    """
+    return np.where(np.isnan(values), 0.0, values)
 
 
 def named(prefix: str, columns: Columns) -> dict[str, Array]:

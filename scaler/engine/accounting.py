@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
 from scaler.signals.aggregate import Aggregate
 
 NOT_YET = -1
@@ -139,9 +139,10 @@ class Ledger:
         leads:   this replica publishes its ledger; one of several does, or sums would be double.
         """
         rise = self._risen(moment, counted, now)
-        for sums in (self.kept, self.shown) if leads else (self.kept,):
-            for total, more in zip(sums, rise, strict=True):
-                np.add(np.where(np.isnan(total), 0.0, total), more, out=total, where=~np.isnan(more))
+        for place, more in enumerate(rise):
+            known = ~np.isnan(more)
+            for sums in (self.kept, self.shown) if leads else (self.kept,):
+                np.add(zero_if_unknown(sums[place]), more, out=sums[place], where=known)
         self.since[:] = np.where(np.isnan(self.since), now, self.since)
         self._swept_at[:] = now
         self.now = moment
@@ -149,7 +150,7 @@ class Ledger:
     def _risen(self, moment: AccountedSweep, counted: Floats, now: float) -> LedgerSums:
         """Increments of each counter; NaN: unknown."""
         before = self.now
-        took = np.clip(np.nan_to_num(now - self._swept_at), 0.0, LONGEST_GAP_S)
+        took = np.clip(zero_if_unknown(now - self._swept_at), 0.0, LONGEST_GAP_S)
         looked = took <= self._gap_s
         code = np.where(looked & (before.state != NOT_YET), before.state, UNKNOWN)
         seconds = np.zeros(before.gpus.shape)
@@ -235,7 +236,7 @@ def look(
     queued = np.where(
         np.isnan(readings.waiting) & np.isnan(readings.held),
         np.nan,
-        np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held),
+        zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held),
     )
     return AccountedSweep(
         state=state,
@@ -296,7 +297,7 @@ class Circumstances(NamedTuple):
 def doing(totals: Aggregate, conditions: Circumstances, now: float) -> Codes:
     """The activity of the ready replicas: SERVING, IDLE_WARM or UNKNOWN. now: POSIX seconds."""
     readings = totals.readings
-    busy = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.running) + np.nan_to_num(readings.held) > 0.0
+    busy = zero_if_unknown(readings.waiting) + zero_if_unknown(readings.running) + zero_if_unknown(readings.held) > 0.0
     # What rose between two pages was done in the time between them, which is as long as the one that follows.
     busy |= now - readings.active_at < conditions.rise_s
     # A model that is being loaded works on its GPUs: that says nothing of the replicas beside it.
@@ -310,12 +311,12 @@ def replicas(totals: Aggregate, conditions: Circumstances, does: Codes) -> Float
     readings, count = totals.readings, len(does)
     # Who says what is wanted and ready, and not what is there, means that the rest of it is on its way.
     existing = np.where(np.isnan(readings.existing), np.fmax(readings.wanted, readings.ready), readings.existing)
-    pending = np.nan_to_num(readings.pending)
+    pending = zero_if_unknown(readings.pending)
     running = np.maximum(existing - pending, 0.0)
-    ready = np.minimum(np.nan_to_num(readings.ready), running)
-    leaving = np.nan_to_num(totals.leaving)
+    ready = np.minimum(zero_if_unknown(readings.ready), running)
+    leaving = zero_if_unknown(totals.leaving)
     # Where there is work, engines in sleep mode are taken out of the ready ones before: see `totals.sleepers_aside`.
-    sleeping = np.where(does == SERVING, np.minimum(np.nan_to_num(totals.sleeping), running - ready), 0.0)
+    sleeping = np.where(does == SERVING, np.minimum(zero_if_unknown(totals.sleeping), running - ready), 0.0)
     out = np.zeros((count, len(STATES)))
     out[np.arange(count), does] = ready + leaving
     out[:, IDLE_WARM] += sleeping

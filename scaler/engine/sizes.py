@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
 from scaler.policy import attainment, capacity, sizing
 from scaler.policy.attainment import Attained, Attainment, SloWindow
 from scaler.policy.capacity import Estimate, WorkRate
@@ -55,11 +55,11 @@ class Sizes:
         rates[totals.uncounted > 0.0, : WorkRate.GAPS] = np.nan
         # Where no engine is, nothing is worked on: only what comes to the gateway arrives.
         empty = complete & (readings.pods_fresh == 0.0)
-        rates[empty] = np.nan_to_num(rates[empty])
+        rates[empty] = zero_if_unknown(rates[empty])
         served = attainment.update(self.attainment, rates, self._specs.itl, now, self._longest_s)
         inputs = SizingInputs(
             rates=rates,
-            waiting=np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held),
+            waiting=zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held),
             running=readings.running,
             kv_used=totals.kv_cache,
             ready=readings.ready,

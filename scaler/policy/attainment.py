@@ -29,7 +29,7 @@ import numpy as np
 from numba import types
 
 from exporter.model import Floats
-from scaler.columns import Array, Mask
+from scaler.columns import Array, Mask, zero_if_unknown
 from scaler.jit import NUMBER, kernel, part
 
 from .capacity import (
@@ -198,7 +198,7 @@ def _divided(rates: Floats, itl: Floats) -> Floats:
 def attained(counts: Attainment, window: SloWindow) -> Attained:
     """What a window holds as of the last update."""
     slots = counts.of(window)
-    inside = 1.0 - np.nan_to_num(counts.at % window.slot_s) / window.slot_s
+    inside = 1.0 - zero_if_unknown(counts.at % window.slot_s) / window.slot_s
     requests, *misses = (slots[:, :SLOTS].sum(axis=1) + slots[:, SLOTS] * inside[:, None]).T
     enough = requests >= FEWEST
     missed, least, most = (

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
@@ -73,10 +75,11 @@ _BLANKS: Mapping[Any, Any] = {Number: np.nan, Flag: False, Code: NOT_YET}
 PerSignalSlot: TypeAlias = tuple[float, float, float, float]
 
 
+@cache  # the evaluation of the annotations takes longer than the arrays of one workload
 def kinds(record: type[Any]) -> Mapping[str, Any]:
     """The type variable of each field of a named tuple, in order."""
     hints = get_type_hints(record)
-    return {name: hints[name] for name in record._fields}
+    return MappingProxyType({name: hints[name] for name in record._fields})
 
 
 def _blank(record: type[Record], rows: int) -> Record:

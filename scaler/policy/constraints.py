@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Mask, Rows
+from scaler.columns import Array, Columns, Mask, Rows, zero_if_unknown
 
 from .columns import WARM, Constraints, Readings, Specs
 from .estimators.cold_start import ColdStarts, Starts
@@ -122,8 +122,8 @@ class ConstraintSource:
 
         gpus_each: GPUs of one replica. finished: requests, a counter.
         """
-        waiting = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held)
-        work = waiting + np.nan_to_num(readings.running)
+        waiting = zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held)
+        work = waiting + zero_if_unknown(readings.running)
         # A model that is being loaded works on its GPUs, and DCGM shows it half a minute late. If no request came, it
         # must not count as the return that it was loaded for: each rest would be estimated shorter than the last.
         loading = (readings.ready < readings.wanted) | self.expected(now)[rows]

@@ -74,6 +74,8 @@ class Histograms:
 
     def add(self, rows: Rows, values: Floats, at: float) -> None:
         """Adds one value for each of `rows`, measured at `at`; a negative or unknown one is ignored."""
+        if not len(rows):  # as in most calls
+            return
         valid = np.isfinite(values) & (values >= 0.0)
         rows, values = rows[valid], values[valid]
         np.add.at(self.weights, (rows, self._bucket(values)), self._weigh(rows, at).astype(np.float32))
@@ -86,6 +88,8 @@ class Histograms:
         Meier (B. Efron, "The two sample problem with censored data", 1967). Without it the long values would be
         missing, because those are censored most.
         """
+        if not len(rows):
+            return
         valid = np.isfinite(bounds) & (bounds >= 0.0)
         rows, bounds = rows[valid], bounds[valid]
         weight, bucket = self._weigh(rows, at), self._bucket(bounds)
