@@ -141,8 +141,8 @@ DEFAULTS = SizingConstants()
 _UNKNOWN_AT_FIRST = [*MOMENTS, Estimate.WORK, Estimate.SIZE]
 _DIVISORS = [Estimate.PROMPTS, Estimate.OUTPUTS, Estimate.STEP_WEIGHT, Estimate.FACTOR_WEIGHT, Estimate.STEP_SUM]
 _AMOUNTS = [
-    Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS, Estimate.QUEUE, Estimate.SPELL_S,
-    Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST,
+    Estimate.PROMPT_SUM, Estimate.OUTPUT_SUM, Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS,
+    Estimate.QUEUE, Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST,
 ]  # fmt: skip
 
 
