@@ -30,16 +30,16 @@ print(round(world.request_times[0, FIRST], 6), hits)
 
 @pytest.fixture
 def copied(tmp_path):
-    """`copied(script)`: the output of a script with a copy of the packages and its own cache."""
+    """`copied(script)`: the output of a script with a copy of the packages and of the machine code beside them."""
     for package in (exporter, scaler):
         folder = Path(package.__file__).parent
-        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("*.pyc"))
 
     def run(script):
         keep = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHON"))}
         done = subprocess.run(
             [sys.executable, "-B", "-c", script],
-            cwd=tmp_path, env=keep | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            cwd=tmp_path, env=keep,
             capture_output=True, text=True, timeout=300, check=True,
         )  # fmt: skip
         return done.stdout.strip()
@@ -49,7 +49,9 @@ def copied(tmp_path):
 
 
 def test_simulator_is_compiled_once_and_again_after_a_change_of_its_sources(copied):
-    assert [copied(PLAYED), copied(PLAYED)] == ["5.11 [0, 0, 0]", "5.11 [1, 1, 1]"]
+    # Each import of the simulator leaves its machine code beside its sources; without one the first run does.
+    assert copied(PLAYED) in {"5.11 [1, 1, 1]", "5.11 [0, 0, 0]"}
+    assert copied(PLAYED) == "5.11 [1, 1, 1]"
 
     # `run_s` is in another file than the engine: this doubles the time of a step.
     columns = copied.folder / "scaler" / "replay" / "columns.py"
