@@ -50,7 +50,7 @@ def test_restart_of_dcgm_exporter_does_not_put_a_batch_job_to_sleep(play):
     assert stage.answer() == (0, False, "asleep")
 
 
-def test_outage_overnight_changes_nothing_for_an_awake_workload(play):
+def test_outage_of_hours_changes_nothing_for_an_awake_workload(play):
     stage = play(scenarios.blind_and_awake)
 
     assert "held" in stage.reasons()
@@ -58,7 +58,7 @@ def test_outage_overnight_changes_nothing_for_an_awake_workload(play):
     assert stage.score().worst_wait_s < 80.0  # one start, of the first hour at most
 
 
-def test_outage_overnight_wakes_no_workload(play):
+def test_outage_of_hours_wakes_no_workload(play):
     stage = play(scenarios.blind_and_asleep)
 
     assert reasons_since_first_response(stage)[:3] == ["asleep", "held", "asleep"]
