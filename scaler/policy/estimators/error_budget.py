@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
 
 from ..attainment import BUDGET
 from .idle_time import IdleEnds
@@ -112,13 +112,15 @@ class ErrorBudget:
         self._end_counts(rows, traffic, start[rows], now)
         self._begin_counts(rows, traffic, before, ended, lowest, now)
         gained = np.where(complete, traffic.finished - before, np.nan)
-        self.account[rows] += BUDGET * np.maximum(np.nan_to_num(gained), 0.0)
+        self.account[rows] += BUDGET * np.maximum(zero_if_unknown(gained), 0.0)
         self.since[rows] = np.where(complete & np.isnan(self.since[rows]), now, self.since[rows])
         self._finished[rows] = np.where(complete, traffic.finished, before)
 
     def _begin_counts(
         self, rows: Rows, traffic: Traffic, before: Floats, ended: IdleEnds, lowest: Floats, now: float
     ) -> None:
+        if not len(ended.rows):  # as in most calls
+            return
         long_enough = ended.rows[ended.lengths >= lowest[ended.rows]]
         began = now - ended.lengths[ended.lengths >= lowest[ended.rows]]
         places = np.searchsorted(rows, long_enough)
@@ -134,6 +136,8 @@ class ErrorBudget:
         over = np.where(self._cold[rows], drained | (took >= LONGEST_STARTS * start), took >= start)
         over &= np.isfinite(self._counted_from[rows])
         places = np.flatnonzero(over)
+        if not len(places):
+            return
         done = rows[places]
         delayed = traffic.finished[places] + traffic.in_hand[places] - self._counted_from[done]
         self._counted_from[done] = np.nan

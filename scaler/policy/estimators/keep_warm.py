@@ -148,8 +148,8 @@ class KeepWarm:
         self._due[ended.rows[ended.lengths >= rules.lowest[ended.rows]]] = True
         self._due &= measured
         rows = np.flatnonzero(self._due)
-        rows = np.roll(rows, -np.searchsorted(rows, self._turn))[:CHOICES]
         if len(rows):
+            rows = np.roll(rows, -np.searchsorted(rows, self._turn))[:CHOICES]
             self._due[rows], self._turn = False, int(rows[-1]) + 1
             self._choose(rows, gaps, Stakes(*(column[rows] for column in stakes)), now)
 
