@@ -1,5 +1,7 @@
 """Responses lack series that they had, or have invalid ones: no busy workload goes to zero."""
 
+import asyncio
+
 import grpc
 import pytest
 
@@ -52,40 +54,47 @@ async def incomplete(running, name):
 
 
 async def test_unreadable_queue_never_ends_at_zero(daemon, targets, epp):
-    engine, targets["chat-gate"].body = targets["chat"], epp()
-    engine.body = engines(0, 30)
-    async with daemon(workload(targets, "chat")) as running:
+    for name in FAULTS:
+        targets[name].body, targets[f"{name}-gate"].body = engines(0, 30), epp()
+    async with daemon("".join(workload(targets, name) for name in FAULTS)) as running:
+        for name in FAULTS:
+            await running.ask.until((2, True), name)
         for name, body in FAULTS.items():
-            engine.body = engines(0, 30)
-            await running.ask.until((2, True), "chat")
-            engine.body = body
-            await until_scraped(engine, SCRAPES)
-            assert await running.ask.answer("chat") == (2, True), name
-            assert (await running.decision("chat"))["reason"] == "incomplete", name
-            (found,) = await incomplete(running, "chat")
+            targets[name].body = body
+        await asyncio.gather(*(until_scraped(targets[name], SCRAPES) for name in FAULTS))
+        for name in FAULTS:
+            assert await running.ask.answer(name) == (2, True), name
+            assert (await running.decision(name))["reason"] == "incomplete", name
+            (found,) = await incomplete(running, name)
             assert "vllm:num_requests_waiting" in found, name
-            assert targets.url("chat") in found, name
-        await running.until_metric('tidegate_incomplete_series{namespace="ai",workload="chat"} 1')
-        # Complete again, without work: it is idle from then on, and sleeps.
-        engine.body = engines(0, 0)
-        await running.ask.until((0, False), "chat")
-        assert await incomplete(running, "chat") == []
+            assert targets.url(name) in found, name
+            await running.until_metric(f'tidegate_incomplete_series{{namespace="ai",workload="{name}"}} 1')
+        # Complete again, without work: each is idle from then on, and sleeps.
+        for name in FAULTS:
+            targets[name].body = engines(0, 0)
+        for name in FAULTS:
+            await running.ask.until((0, False), name)
+            assert await incomplete(running, name) == []
 
 
 async def test_queue_that_was_never_valid_never_ends_at_zero(daemon, targets, epp):
-    engine, targets["chat-gate"].body = targets["chat"], epp()
     faults = {name: body for name, body in FAULTS.items() if name != "missing"}
-    engine.body = started(0) + engines(0, 30)
-    async with daemon(workload(targets, "chat")) as running:
-        await running.ask.until((2, True), "chat")
-        for number, (name, body) in enumerate(faults.items(), start=1):
+    for name in faults:
+        targets[name].body, targets[f"{name}-gate"].body = started(0) + engines(0, 30), epp()
+    async with daemon("".join(workload(targets, name) for name in faults)) as running:
+        for name in faults:
+            await running.ask.until((2, True), name)
+        for name, body in faults.items():
             # The process restarts, and its series is invalid from the first response on.
-            engine.body = started(number) + body
-            await until_scraped(engine, SCRAPES)
-            assert (await running.ask.answer("chat"))[1] is True, name
-            assert any("vllm:num_requests_waiting" in each for each in await incomplete(running, "chat")), name
-        engine.body = started(10) + engines(0, 0)
-        await running.ask.until((0, False), "chat")
+            targets[name].body = started(1) + body
+        await asyncio.gather(*(until_scraped(targets[name], SCRAPES) for name in faults))
+        for name in faults:
+            assert (await running.ask.answer(name))[1] is True, name
+            assert any("vllm:num_requests_waiting" in each for each in await incomplete(running, name)), name
+        for name in faults:
+            targets[name].body = started(10) + engines(0, 0)
+        for name in faults:
+            await running.ask.until((0, False), name)
 
 
 GPU_FAULTS = {
