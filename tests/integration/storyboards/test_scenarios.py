@@ -2,7 +2,7 @@
 
 The marker `slow` (`make test-slow`) is on scenarios of days and weeks that compare keep-warm times. For the learned
 time tests/scaler/policy/estimators has the same: test_keepwarm.py its bound against the rule and the oracle, a request
-every 7 minutes, and nights; test_storyboards.py weeks of office hours.
+every 7 minutes, and nights; test_storyboards.py days of office hours.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Weeks of a workload on a fake clock: estimates and constraints together, as in the daemon."""
+"""Days of a workload on a fake clock: estimates and constraints together, as in the daemon."""
 
 from dataclasses import replace
 
@@ -87,8 +87,8 @@ def test_break_even_follows_the_start_and_the_gpus_of_a_replica():
     assert windows == [979, 301, 979]
 
 
-def test_weeks_of_office_hours_end_in_a_start_before_the_return(played):
-    held = played.started(72.0).days(7)
+def test_days_of_office_hours_end_in_a_start_before_the_return(played):
+    held = played.started(72.0).days(4)
     assert 0.02 < held < 0.25
     # In the night it is tried once, and given up, and not kept warm again for what the day taught.
     played(9 * MINUTE, running=1.0)
@@ -181,7 +181,7 @@ def test_price_follows_the_budget_though_every_request_comes_and_goes_between_tw
     played.finished = 0.0
     played(TICK)
     windows = []
-    for _ in range(400):
+    for _ in range(250):
         played(10 * MINUTE)
         played.finished += 1.0
         played(TICK, active_at=played.now + 1.0)

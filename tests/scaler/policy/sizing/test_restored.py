@@ -21,7 +21,8 @@ MAY_BE_UNKNOWN = {
     Estimate.BURST_AT,
 }  # fmt: skip
 NEVER_NEGATIVE = [
-    Estimate.PROMPT_SUM, Estimate.OUTPUT_SUM, Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS, Estimate.STRETCH, Estimate.QUEUE,
+    Estimate.PROMPT_SUM, Estimate.OUTPUT_SUM,
+    Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS, Estimate.STRETCH, Estimate.QUEUE,
     Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST,
 ]  # fmt: skip
 COUNTS = [Estimate.PROMPTS, Estimate.OUTPUTS, Estimate.STEP_WEIGHT, Estimate.FACTOR_WEIGHT, Estimate.STEP_SUM]
