@@ -139,10 +139,10 @@ class Ledger:
         leads:   this replica publishes its ledger; one of several does, or sums would be double.
         """
         rise = self._risen(moment, counted, now)
-        for place, more in enumerate(rise):
-            known = ~np.isnan(more)
+        for column, more in enumerate(rise):
+            measured = ~np.isnan(more)
             for sums in (self.kept, self.shown) if leads else (self.kept,):
-                np.add(zero_if_unknown(sums[place]), more, out=sums[place], where=known)
+                np.add(zero_if_unknown(sums[column]), more, out=sums[column], where=measured)
         self.since[:] = np.where(np.isnan(self.since), now, self.since)
         self._swept_at[:] = now
         self.now = moment

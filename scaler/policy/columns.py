@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
@@ -75,11 +74,15 @@ _BLANKS: Mapping[Any, Any] = {Number: np.nan, Flag: False, Code: NOT_YET}
 PerSignalSlot: TypeAlias = tuple[float, float, float, float]
 
 
-@cache  # the evaluation of the annotations takes longer than the arrays of one workload
+_KINDS: dict[type[Any], Mapping[str, Any]] = {}
+
+
 def kinds(record: type[Any]) -> Mapping[str, Any]:
     """The type variable of each field of a named tuple, in order."""
-    hints = get_type_hints(record)
-    return MappingProxyType({name: hints[name] for name in record._fields})
+    if record not in _KINDS:  # to evaluate the annotations takes longer than the arrays of one workload
+        hints = get_type_hints(record)
+        _KINDS[record] = MappingProxyType({name: hints[name] for name in record._fields})
+    return _KINDS[record]
 
 
 def _blank(record: type[Record], rows: int) -> Record:
