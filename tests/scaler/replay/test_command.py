@@ -36,7 +36,10 @@ LOAD = "each:5m,for=30m"
         (ReplayRequest([LOAD], policies=["tidegate:work=-1"]), ["work must be at least 0, got -1"]),
         (ReplayRequest([LOAD], policies=["hpa-kv:behavior=odd"]), ["behavior must be one of none, default, got 'odd'"]),
         (ReplayRequest([LOAD], policies=["tidegate:min=9,max=3"]), ["min=9 is more than max=3"]),
-        (ReplayRequest([LOAD], policies=["tidegate:without=all"]), ["without must be one of nothing, noise, lead, headroom"]),
+        (
+            ReplayRequest([LOAD], policies=["tidegate:without=all"]),
+            ["without must be one of nothing, noise, lead, headroom"],
+        ),
         (ReplayRequest([LOAD], policies=["knative"], ablation=True), ["--ablation: needs --policy tidegate"]),
         (ReplayRequest([LOAD], policies=["static:replicas=600"]), ["replicas must be at most 512, got 600"]),
         (
