@@ -117,6 +117,7 @@ class Spec:
                the windows are filled.
     ttft, itl: the SLO: seconds until the first token, and between two tokens; None without an SLO. It is measured, and
                it sizes the workload if SLO is among the targets.
+    start_within: the SLO of a queue: seconds from a job's arrival to its start; None without one.
     falls_back: work and KV cache count only while what the SLO needs is unknown: the engine has no such counters.
     holds_incomplete: while readings are lower bounds no decision falls and nothing is idle; False ignores that.
     wakes_blind: at zero and without readings for longer than `hold`, it is woken rather than left.
@@ -144,6 +145,7 @@ class Spec:
     holds_incomplete: bool = True
     ttft: float | None = None
     itl: float | None = None
+    start_within: float | None = None
     falls_back: bool = False
 
     @property
@@ -187,6 +189,7 @@ class SpecOf(NamedTuple, Generic[Number, Flag, PerSignal]):
     holds_incomplete: Flag
     ttft: Number
     itl: Number
+    start_within: Number
     falls_back: Flag
 
 
