@@ -38,6 +38,7 @@ __all__ = [
     "AUTO",
     "GPU_KINDS",
     "KINDS",
+    "QUEUE_KINDS",
     "Kind",
     "ReadPlan",
     "Reader",
@@ -61,6 +62,8 @@ _ALL = (
     EXPORT,
 )
 KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
+# Kinds of brokers: their queues hold jobs until a worker takes them.
+QUEUE_KINDS = tuple(kind.name for kind in (REDIS_EXPORTER, CELERY, RQ, RABBITMQ, NATS, KAFKA))
 # Kinds that expose GPUs alone, and no queue.
 GPU_KINDS = frozenset(kind.name for kind in (DCGM, NVIDIA_SMI, HAMI, AMD, INTEL, INTEL_XPUMD))
 

@@ -95,6 +95,7 @@ CHECKPOINTS_TOO_OLD = Rule("TG091", "checkpoints-too-old", "warning")
 IGNORED_WITHOUT_REASON = Rule("TG092", "ignored-without-reason", "error")
 IDLE_JOBS = Rule("TG093", "idle-jobs", "warning")
 SLO_NOT_SIZING = Rule("TG094", "slo-not-sizing", "info")
+STARTS_TOO_LATE = Rule("TG095", "starts-too-late", "warning")
 
 # Only in a live cluster: TG100 to TG109.
 METRIC_UNREAD = Rule("TG100", "metric-unread", "error")

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.catalog import GPU_KINDS, KINDS
+from exporter.catalog import GPU_KINDS, KINDS, QUEUE_KINDS
 from scaler.policy.overrides import Brake, BrakeWord, written
+from scaler.policy.sizing import USUAL_START_S
 
 from .endpoint import Endpoint
 from .errors import Finding, Loc
@@ -33,6 +34,7 @@ from .rules import (
     QUEUE_OF_ALL,
     RISES_SLOWLY,
     SLO_NOT_SIZING,
+    STARTS_TOO_LATE,
     WEIGHTS_ALL_ZERO,
     Rule,
     Severity,
@@ -194,6 +196,9 @@ def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
 
 def _slo(at: Loc, workload: Workload) -> Iterator[Finding]:
     slo, kind = workload.slo, None if workload.engine is None else KINDS[workload.engine]
+    if slo is not None and slo.start_within is not None:
+        yield from _start_within((*at, "slo"), slo, workload)
+        return
     if slo is None or (kind is not None and kind.sized_by_slo):
         return
     given = tuple(key for key in Slo.model_fields if key in slo.model_fields_set)[:1]
@@ -205,6 +210,25 @@ def _slo(at: Loc, workload: Workload) -> Iterator[Finding]:
     engines = ", ".join(name for name in ENGINES if KINDS[name].sized_by_slo or KINDS[name].measures_slo)
     bound = f"needs an engine that exposes tokens or latencies ({engines}): set objectives.work instead"
     yield Finding(here, bound, rests_on=rests_on)
+
+
+def _start_within(at: Loc, slo: Slo, workload: Workload) -> Iterator[Finding]:
+    here, above = (*at, "start_within"), at[:-1]
+    for key in ("ttft", "itl"):
+        if getattr(slo, key) != Slo.model_fields[key].default:
+            yield Finding((*at, key), "is not allowed beside start_within: it is of a language model", rests_on=(here,))
+    gateway = workload.gateway
+    # A trigger may name a shared gateway, whose kind is not known here.
+    if gateway is None or (gateway.kind is not None and gateway.kind not in {*QUEUE_KINDS, EXPORT}):
+        bound = f"needs a gateway with a queue of jobs ({', '.join(QUEUE_KINDS)})"
+        yield Finding(here, bound, rests_on=((*above, "gateway"),))
+    elif workload.engine is not None and KINDS[workload.engine].sized_by_slo:
+        bound = f"is not allowed with engine {workload.engine}: ttft and itl size it"
+        yield Finding(here, bound, rests_on=((*above, "engine"),))
+    elif workload.replicas.sleeps and slo.start_within is not None and slo.start_within <= USUAL_START_S:
+        bound = f"is at most a usual start ({write_duration(USUAL_START_S)}): no job that comes at zero meets it"
+        rests_on = ((*above, "replicas"),)
+        yield Finding(here, bound, write_duration(slo.start_within), STARTS_TOO_LATE, rests_on)
 
 
 def _same_target(workload: Workload, pods: Endpoint, gateway: Endpoint) -> bool:

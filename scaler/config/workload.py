@@ -98,13 +98,16 @@ class Objectives(Section):
 
 
 class Slo(Section):
-    """Latency objective of a language model (docs/explanation/sizing.md)."""
+    """Objective of a language model, `ttft` and `itl`, or of a queue, `start_within` (docs/explanation/sizing.md)."""
 
     ttft: Annotated[float, duration(0.01, 3600.0)] = 2.0
     """Time to first token. A queue that takes longer than half of it adds replicas that drain it."""
     itl: Annotated[float, duration(0.001, 60.0)] = 0.06
     """Time between two tokens (inter-token latency). Shorter needs more replicas, which shorten no decode step of a
     single request (10 to 30 ms)."""
+    start_within: Annotated[float, duration(1.0, 604_800.0)] | None = None
+    """Time from a job's arrival in the queue of the `gateway` to its start. Less than a start-up time: only standing
+    replicas meet it."""
 
 
 class Smoothing(Section):
@@ -167,9 +170,9 @@ class Workload(Section):
     lease_max: Seconds = 1800.0
     """Maximum of the start-up grace (docs/explanation/scale-to-zero.md). ScaledJob default: 0."""
     slo: Slo | None = None
-    """Latency objective. It sizes vllm, ray_vllm, sglang, nim and lmdeploy alone, unless `objectives.work` is given
-    too; of triton and trtllm it is only measured. null: the defaults where it sizes, if `objectives.work` is not given.
-    A ScaledJob ignores it."""
+    """Objective of a language model's latency, or of a queue. It sizes vllm, ray_vllm, sglang, nim, lmdeploy and queues
+    alone, unless `objectives.work` is given too; of triton and trtllm it is only measured. null: the defaults of an
+    engine that it sizes, if `objectives.work` is not given. A ScaledJob ignores it."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
@@ -223,7 +226,9 @@ class Workload(Section):
 
     @property
     def latency(self) -> Slo | None:
-        """The SLO that is measured: the given one, or the default where it sizes the workload; None without one."""
+        """The latency objective that is measured: the given one, the default where it sizes the workload, or None."""
+        if self.start_within is not None:
+            return None
         if self.slo is not None or self.pods is None or self.engine is None:
             return self.slo
         return Slo() if KINDS[self.engine].sized_by_slo and self.objectives.work is None else None
@@ -231,7 +236,14 @@ class Workload(Section):
     @property
     def sized_by_slo(self) -> bool:
         """Whether its SLO sizes it; the engine may expose too little for that and show whether it is met."""
+        if self.start_within is not None:
+            return True
         return self.latency is not None and self.engine is not None and KINDS[self.engine].sized_by_slo
+
+    @property
+    def start_within(self) -> float | None:
+        """Seconds within which each job of its queue must start; None without that SLO."""
+        return None if self.slo is None else self.slo.start_within
 
     @property
     def work(self) -> float | None:

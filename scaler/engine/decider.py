@@ -432,7 +432,7 @@ class Decider:
             totals.impute(filled)
         if arrival is None:
             self._constraint_source.rest(rows, totals.readings, complete, totals.gpus_each, totals.finished, now)
-            self._sizes.update(totals, complete | filled, self._constraint_source.starts.times.p50, now)
+            self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
         else:
             self._observe(rows, totals, filled | complete, arrival)
         smoothed = self._sizes.signals(rows, totals, self._signals.smooth(rows, now), now)

@@ -21,6 +21,7 @@ from exporter.model import Floats, without_user
 from scaler.columns import Mask, Rows
 from scaler.config.scalars import write_duration
 from scaler.model import Decision, Evidence, Objective, Reason
+from scaler.policy import batch
 from scaler.policy.attainment import DAYS, HOUR
 from scaler.policy.columns import OBJECTIVES, REASONS, Memory, Signal, Spec, Verdicts, unused_objectives
 from scaler.policy.constraints import ConstraintSource
@@ -168,8 +169,10 @@ def _evidence(
     plans: Sequence[WorkloadSpec], columns: SweepColumns, sources: EvidenceSources, now: float
 ) -> Iterator[Evidence]:
     latest, _, constraints, sizes = sources
+    slow_starts = optional_floats(constraints.starts.times.p90[columns.rows])
     numbers, objectives = _by_row(_numbers(columns, sources, now)), _objectives(plans, columns)
     slo = SloEvidence.of(sizes, columns.rows, now)
+    service, arrivals = (optional_floats(column) for column in sizes.queue_rates(columns.rows))
     for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
         yield Evidence(
@@ -191,6 +194,7 @@ def _evidence(
                     index, plan.spec.slo, latest.untimed(plan.workload, now), _unsized(plan, columns.totals, index)
                 )
             ),
+            **queue_fields(plan.spec.start_within, service[index], arrivals[index], slow_starts[index]),
         )
 
 
@@ -244,6 +248,25 @@ def _unsized(plan: WorkloadSpec, totals: Aggregate, index: int) -> str:
     if not plan.spec.sized_by_slo:
         return plan.slo_unsized
     return "an engine exposes no counters of requests and tokens" if totals.uncounted[index] > 0.0 else ""
+
+
+def queue_fields(
+    within_s: float | None, service: float | None, arrivals: float | None, start_s: float | None
+) -> dict[str, Any]:
+    """The fields of the evidence of a queue. within_s: its SLO; None without one. service, arrivals: jobs per second.
+
+    start_s: that one start of ten exceeds; None: not measured.
+    """
+    if within_s is None:
+        return {}
+    limit = f"each job must start within {write_duration(within_s)}"
+    if service is None or arrivals is None:
+        text = f"{limit}: how fast a replica works is not known yet, so two jobs and later one job count as a replica"
+    else:
+        text = f"{limit}: a busy replica finishes {60.0 * service:.3g} jobs a minute, and {60.0 * arrivals:.3g} arrive"
+    if start_s is not None and start_s >= batch.DEFAULTS.target * within_s:
+        text += f"; a start takes {write_duration(round(start_s))}, so a job that finds no free replica starts late"
+    return {"slo": text, "request_replica_s": None if service is None else 1.0 / service}
 
 
 def slo_sentence(slo: tuple[float, float], ratio: float | None, budget: float | None, untimed: Collection[str]) -> str:

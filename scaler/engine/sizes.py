@@ -11,10 +11,12 @@ import numpy as np
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
-from scaler.policy import attainment, capacity, sizing
+from scaler.policy import attainment, batch, capacity, sizing
 from scaler.policy.attainment import Attained, Attainment, SloWindow
+from scaler.policy.batch import BatchInputs, JobEstimate
 from scaler.policy.capacity import Estimate, WorkRate
 from scaler.policy.columns import Signal, Specs
+from scaler.policy.estimators.cold_start import ColdStarts
 from scaler.policy.sizing import (
     Capacity,
     SizingInputs,
@@ -31,24 +33,46 @@ class Sizes:
         self._specs, self._longest_s = specs, longest_s
         self.estimates = capacity.blank(len(specs.itl))
         self.attainment = attainment.blank(len(specs.itl))
+        self.jobs = batch.blank(len(specs.itl))
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live."""
-        return named("sizing", {"estimates": self.estimates}) | named("attainment", self.attainment._asdict())
+        estimates = {"estimates": self.estimates, "jobs": self.jobs}
+        return named("sizing", estimates) | named("attainment", self.attainment._asdict())
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise."""
         copy_into(self.columns(), columns, rows, source_rows)
         self.estimates[rows] = capacity.made_sound(self.estimates[rows])
+        self.jobs[rows] = batch.made_sound(self.jobs[rows])
         counts = self.attainment._asdict()
         unsound = rows[~attainment.made_sound({name: column[rows] for name, column in counts.items()})]
         for name, column in attainment.blank(len(unsound))._asdict().items():
             counts[name][unsound] = column
 
-    def update(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
-        """Takes the readings of all workloads. start_s: that a start takes; NaN: not measured. now: POSIX seconds."""
-        if np.isnan(self._specs.itl).all():
-            return
+    def update(self, totals: Aggregate, complete: Mask, starts: ColdStarts, now: float) -> None:
+        """Takes the readings of all workloads. starts: seconds; NaN: not measured. now: POSIX seconds."""
+        if not np.isnan(self._specs.start_within).all():
+            self._update_queues(totals, complete, starts.p90, now)
+        if not np.isnan(self._specs.itl).all():
+            self._update_engines(totals, complete, starts.p50, now)
+
+    def _update_queues(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
+        readings = totals.readings
+        is_read = complete & ~(np.isnan(readings.waiting) & np.isnan(readings.held))
+        inputs = BatchInputs(
+            # Incomplete lengths are lower bounds: a fall of them may be no departure.
+            waiting=np.where(is_read, zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held), np.nan),
+            running=readings.running,
+            finished=totals.finished,
+            ready=readings.ready,
+            wanted=readings.wanted,
+            pending=readings.pending,
+            start=np.where(np.isnan(start_s), sizing.UNLEARNED_START_S, start_s),
+        )
+        batch.update(self.jobs, self._specs.start_within, inputs, now, self._longest_s)
+
+    def _update_engines(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
         readings = totals.readings
         rates = np.where(complete[:, None], totals.rates, np.nan)
         # Sums without the tokens of one engine are too small. The latencies of the others are measured all the same.
@@ -77,20 +101,33 @@ class Sizes:
         """What one replica of these workloads can do, and what widens their size. now: POSIX seconds."""
         return sizing.capacity(self.estimates[rows], self._specs.sizing_itl[rows], now)
 
+    def queue_rates(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Jobs per second that a busy replica of these workloads finishes, and that arrive; NaN unknown."""
+        service = self.jobs[rows, JobEstimate.SERVICE]
+        return service, np.where(np.isnan(service), np.nan, self.jobs[rows, JobEstimate.STREAM])
+
     def signals(self, rows: Rows, totals: Aggregate, smoothed: Floats, now: float) -> Floats:
         """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and the size by the SLO.
 
         A size counts for as long as a decision is held. A response without counters is an incomplete one if its
         workload has counted requests before. smoothed: shape (rows, SMOOTHED). now: POSIX seconds. Writes the arriving
-        work into `totals.latest`.
+        work into `totals.latest`; of a queue what would be enough without the hold.
         """
         estimates = self.estimates[rows]
         has_counted = estimates[:, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
         old = now - estimates[:, Estimate.AT] > self._specs.hold[rows] + self._longest_s
         sizes_it = (self._specs.sizing_itl[rows] > 0.0) & ~old & (has_counted | ~(totals.uncounted > 0.0))
-        totals.latest[:, Signal.SLO] = np.where(sizes_it, estimates[:, Estimate.WORK], np.nan)
-        size = np.where(sizes_it, estimates[:, Estimate.SIZE], np.nan)
+        work, size = estimates[:, Estimate.WORK], estimates[:, Estimate.SIZE]
+        queues = self._specs.start_within[rows] > 0.0
+        if queues.any():
+            jobs = self.jobs[rows]
+            work = np.where(queues, jobs[:, JobEstimate.NEED], work)
+            size = np.where(queues, jobs[:, JobEstimate.SIZE], size)
+            old_queue = now - jobs[:, JobEstimate.AT] > self._specs.hold[rows] + self._longest_s
+            sizes_it |= queues & ~old_queue
+        totals.latest[:, Signal.SLO] = np.where(sizes_it, work, np.nan)
+        size = np.where(sizes_it, size, np.nan)
         # At a start two responses make the first rate. Until then its replicas stay: requests in hand are no demand.
-        pending = self._specs.falls_back[rows] & np.isnan(size) & ~(totals.uncounted > 0.0)
+        pending = self._specs.falls_back[rows] & ~queues & np.isnan(size) & ~(totals.uncounted > 0.0)
         smoothed[pending & (totals.readings.pods_fresh > 0.0), Signal.WORK] = np.nan
         return np.concatenate((smoothed, size[:, None]), axis=1)

@@ -100,7 +100,7 @@ def cleaned(case: Case) -> Step:
         ("work: requests in hand", aside.latest[Signal.WORK]),
         ("KV cache used, mean", aside.latest[Signal.KV_CACHE]),
         ("GPU engine active, mean", aside.latest[Signal.GPU_ENGINE]),
-        ("slo: replicas of arriving work", aside.latest[Signal.SLO]),
+        ("slo: replicas of the work", aside.latest[Signal.SLO]),
         ("busiest GPU", readings.busiest_gpu),
     )
     return Step("cleaned", "What counts", tuple(sentences), ExplainTable(("quantity", "value"), rows))
@@ -284,6 +284,9 @@ def _demand(case: Case, signal: Signal, target: float) -> str:
     if isnan(demand):
         effect = "It only raises, so the others decide." if signal is Signal.KV_CACHE else "So nothing is lowered."
         return f"{name}: unknown. {effect}"
+    if signal is Signal.SLO and case.plan.spec.start_within is not None:
+        enough = number(float(case.aside.latest[signal]))
+        return f"{name}: {enough} would start each job in time now; with the hold it needs {number(demand)}."
     if signal is Signal.SLO:
         work = counted(float(case.aside.latest[signal]), "replica")
         return f"{name}: work for {work} arrives; with headroom and the hold it needs {number(demand)}."

@@ -42,7 +42,7 @@ FIRST_ERROR = 0.5  # relative standard deviation of the first service rate, besi
 LONGEST_WINDOW_S = 3600.0
 REVERSAL_S = 300.0  # a change that takes back the last one within this time is a reversal
 REVERSALS_OF_S = 21_600.0  # time constant of their count
-FREE_REVERSALS = 5.0  # at 20 a day
+FREE_REVERSALS = 4.0  # at 16 a day
 MOST_DOUBLINGS = 5.0
 SHORT_JOB_S = 30.0  # a pod that ends has so long for its job: Kubernetes' terminationGracePeriodSeconds
 SLOTS = 8  # snapshots of the queue within `start_within`
@@ -60,7 +60,7 @@ class JobEstimate(IntEnum):
     IS_BUSY = 4  # 1 if so many waited then that all ready replicas are busy, else 0
     SPAN_S = 5  # since WAITING changed: seconds
     SPAN_BUSY = 6  # … replica-seconds
-    SPAN_TAKEN = 7  # … jobs that replicas took when they became ready
+    SPAN_PICKUPS = 7  # … jobs that replicas took when they became ready
     WINDOW_S = 8  # of the measurement under way: seconds
     WINDOW_BUSY = 9  # … replica-seconds
     WINDOW_RISE = 10  # … jobs by which the queue rose, and those that new replicas took
@@ -141,7 +141,7 @@ def _begin_window(estimates: Floats, i: int) -> None:
 @part
 def _begin_span(estimates: Floats, i: int) -> None:
     estimates[i, JobEstimate.SPAN_S] = estimates[i, JobEstimate.SPAN_BUSY] = 0.0
-    estimates[i, JobEstimate.SPAN_TAKEN] = 0.0
+    estimates[i, JobEstimate.SPAN_PICKUPS] = 0.0
 
 
 @part
@@ -218,13 +218,13 @@ def _measure(estimates: Floats, i: int, is_settled: bool) -> None:
 def _end_span(estimates: Floats, i: int, waiting: float, ready: float, longest: float, is_settled: bool) -> float:
     """Adds the time since the queue changed to the measurement. Returns the jobs that have left meanwhile."""
     before, seconds = estimates[i, JobEstimate.WAITING], estimates[i, JobEstimate.SPAN_S]
-    busy, taken = estimates[i, JobEstimate.SPAN_BUSY], estimates[i, JobEstimate.SPAN_TAKEN]
+    busy, pickups = estimates[i, JobEstimate.SPAN_BUSY], estimates[i, JobEstimate.SPAN_PICKUPS]
     estimates[i, JobEstimate.WAITING] = waiting
     _begin_span(estimates, i)
     if estimates[i, JobEstimate.IS_BUSY] > 0.0:
         estimates[i, JobEstimate.WINDOW_S] += seconds
         estimates[i, JobEstimate.WINDOW_BUSY] += busy
-        estimates[i, JobEstimate.WINDOW_RISE] += waiting - before + taken
+        estimates[i, JobEstimate.WINDOW_RISE] += waiting - before + pickups
         _measure(estimates, i, is_settled)
     service = estimates[i, JobEstimate.SERVICE]
     # Whether the queue may have been empty is asked at the begin: to ask it at the end would leave out what fell.
@@ -233,7 +233,7 @@ def _end_span(estimates: Floats, i: int, waiting: float, ready: float, longest: 
         lasts = waiting >= ready or seconds >= longest
     estimates[i, JobEstimate.IS_BUSY] = 1.0 if waiting > 0.0 and lasts else 0.0
     fall = max(before - waiting, 0.0)
-    return fall if np.isnan(service) else min(service * busy + taken, before) if before > 0.0 else 0.0
+    return fall if np.isnan(service) else min(service * busy + pickups, before) if before > 0.0 else 0.0
 
 
 @part
@@ -259,6 +259,13 @@ def _follow(
     at_a_time = estimates[i, JobEstimate.AT_A_TIME]
     replicas_before = estimates[i, JobEstimate.READY]
     estimates[i, JobEstimate.READY] = ready
+    service = estimates[i, JobEstimate.SERVICE]
+    if waiting == 0.0 and not np.isnan(service):
+        # Without a queue the rate is that of the running jobs; if they are not visible, it is probed from above.
+        busy = 0.0 if np.isnan(running) else min(running / at_a_time, ready)
+        stream = estimates[i, JobEstimate.STREAM]
+        slow = _hold_times(estimates, i) if np.isnan(running) else 1.0
+        estimates[i, JobEstimate.STREAM] = stream - expm1(-dt / (within * slow)) * (busy * service - stream)
     if dt > longest or np.isnan(estimates[i, JobEstimate.WAITING]) or np.isnan(replicas_before):
         # Readings were missing: what the queue did meanwhile is not known.
         _begin_window(estimates, i)
@@ -275,7 +282,7 @@ def _follow(
     estimates[i, JobEstimate.SPAN_S] += dt
     estimates[i, JobEstimate.SINCE_S] += dt
     estimates[i, JobEstimate.SPAN_BUSY] += min(replicas_before, ready) * dt
-    estimates[i, JobEstimate.SPAN_TAKEN] += fresh
+    estimates[i, JobEstimate.SPAN_PICKUPS] += fresh
     ended = finished - estimates[i, JobEstimate.FINISHED]
     estimates[i, JobEstimate.FINISHED] = finished
     if had_queue and ended >= 0.0:
@@ -291,14 +298,6 @@ def _follow(
     if waiting > 0.0 and ready > 0.0 and starting <= 0.0 and not np.isnan(running):
         share = -expm1(-dt / ARRIVALS_MOVE_S)
         estimates[i, JobEstimate.AT_A_TIME] = max(at_a_time + share * (running / ready - at_a_time), 1.0)
-    if waiting == 0.0:
-        # Without a queue the rate is that of the running jobs; if they are not visible, it is probed from above.
-        service = estimates[i, JobEstimate.SERVICE]
-        busy = 0.0 if np.isnan(running) else min(running / estimates[i, JobEstimate.AT_A_TIME], ready)
-        if not np.isnan(service):
-            stream = estimates[i, JobEstimate.STREAM]
-            slow = _hold_times(estimates, i) if np.isnan(running) else 1.0
-            estimates[i, JobEstimate.STREAM] = stream - expm1(-dt / (within * slow)) * (busy * service - stream)
 
 
 @part
@@ -425,7 +424,7 @@ def _hold(estimates: Floats, i: int, need: float, hold: float, dt: float, now: f
     estimates[i, JobEstimate.REVERSALS] *= exp(-dt / REVERSALS_OF_S)
     times = _hold_times(estimates, i)
     size, since = estimates[i, JobEstimate.SIZE], estimates[i, JobEstimate.LOWER_FROM]
-    if not need < size:  # so too at first
+    if not need < size or dt >= hold * times:  # so too at first, and after a gap that is as long
         estimates[i, JobEstimate.SIZE] = need
         estimates[i, JobEstimate.LOWER_FROM] = np.nan
         if np.ceil(need) > np.ceil(size):

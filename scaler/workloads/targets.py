@@ -245,6 +245,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         Signal.GPU_ENGINE: workload.objectives.gpu_engine,
         Signal.SLO: 1.0 if workload.sized_by_slo else None,
     }
+    sized_by = {signal: target for signal, target in objectives.items() if target is not None}
     slo = workload.latency
     return WorkloadSpec(
         workload=workload.key,
@@ -252,12 +253,12 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
             minimum=workload.replicas.min,
             maximum=workload.replicas.max,
             sleeps=workload.replicas.sleeps,
-            targets=tuple((signal, target) for signal, target in objectives.items() if target is not None),
+            targets=tuple(sized_by.items()),
             keep_warm=max(workload.constant_keep_warm, FEWEST_READINGS * config.scrape.interval),
             hold=config.freshness.hold,
             impute_after=config.freshness.impute_after,
             settle=config.scrape.interval + config.scrape.timeout,  # asked within the one, it has the other to answer
-            band=workload.scale_down_band,
+            band=workload.scale_down_band if workload.start_within is None else 0.0,  # that has a hold of its own
             gpu_quiet=workload.gpu_quiet,
             pods=workload.pods is not None,
             fixed=workload.pods is not None and (workload.pods.url or workload.pods.urls) is not None,
@@ -268,7 +269,8 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
             lease_max=workload.lease_max,
             ttft=None if slo is None else slo.ttft,
             itl=None if slo is None else slo.itl,
-            falls_back=workload.sized_by_slo and workload.objectives.work is None,
+            start_within=workload.start_within,
+            falls_back=Signal.SLO in sized_by and workload.objectives.work is None,
         ),
         smoothing=HalfLives(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
         queue=workload.model,
@@ -290,7 +292,7 @@ def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides
     keep_warm = plan.spec.keep_warm if written.keep_warm else 0.0
     # A Job takes one request, and a number that counts arrivals would start Jobs for requests that others have taken.
     targets = tuple((signal, target) for signal, target in plan.spec.targets if signal is not Signal.SLO)
-    unsized = replace(plan.spec, targets=targets, ttft=None, itl=None, falls_back=False)
+    unsized = replace(plan.spec, targets=targets, ttft=None, itl=None, start_within=None, falls_back=False)
     return replace(plan, spec=replace(unsized, keep_warm=keep_warm, young=0.0, jobs=True))
 
 

@@ -5,6 +5,7 @@ import pytest
 from scaler.config.scalars import GPU_TARGET_KINDS
 
 _CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}"
+_QUEUE = 'workloads: [{namespace: ai, name: w, replicas: {min: 1}, gateway: {url: "http://g", kind: rq}'
 _SAME_PAGE = "must be another target than pods: those are gone at zero and see no request"
 _NO_WAKE_SOURCE = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_wake_source)"
 _SLOW_RISE = "is slower than smoothing.down (1m): replicas go before they come, got 2m"
@@ -49,6 +50,13 @@ def _gpus(*parts):
     (_CHAT.replace("vllm", "tgi") + ", slo: {ttft: 1s}}]",
      ("1:112: workloads.0.slo.ttft: needs an engine that exposes tokens or latencies (lmdeploy, nim, ray_vllm, sglang, "
       "tidegate, triton, trtllm, vllm): set objectives.work instead")),
+    (_QUEUE.replace("rq", "envoy") + ", slo: {start_within: 5m}}]",
+     ("1:119: workloads.0.slo.start_within: needs a gateway with a queue of jobs (redis_exporter, celery, rq, "
+      "rabbitmq, nats, kafka)")),
+    (_QUEUE + ", slo: {start_within: 5m, ttft: 1s}}]",
+     "1:126: workloads.0.slo.ttft: is not allowed beside start_within: it is of a language model"),
+    (_QUEUE + ", engine: vllm, pods: {dns: a}, slo: {start_within: 5m}}]",
+     "1:146: workloads.0.slo.start_within: is not allowed with engine vllm: ttft and itl size it"),
     (_CHAT + ", keep_warm: 14s}]",
      "1:112: workloads.0.keep_warm: must be at least 3 scrape intervals (15s), got 14s"),
     (_CHAT + ", keep_warm_min: 5h}]",

@@ -106,6 +106,11 @@ class Queue:
 
     def follow(self, waiting, running, finished, ready, settled, within, dt, longest):
         ready_before, self.ready = self.ready, ready
+        visible = not isnan(running)
+        if waiting == 0.0 and not isnan(self.service):
+            busy = min(running / self.at_a_time, ready) if visible else 0.0
+            slow = 1.0 if visible else self.times
+            self.stream += -expm1(-dt / (within * slow)) * (busy * self.service - self.stream)
         if dt > longest or isnan(self.waiting) or isnan(ready_before):
             self.window, self.span, self.is_busy = Window(), [0.0, 0.0, 0.0], False
             self.waiting, self.finished = waiting, finished
@@ -122,14 +127,9 @@ class Queue:
         if waiting != self.waiting or self.span[0] >= longest:
             left = self.end_span(waiting, ready, longest, settled)
         self.snapshots = [min(max(jobs - left, 0.0), waiting) for jobs in self.snapshots]
-        visible = not isnan(running)
         if waiting > 0.0 and ready > 0.0 and settled and visible:
             self.at_a_time += -expm1(-dt / ARRIVALS_MOVE_S) * (running / ready - self.at_a_time)
             self.at_a_time = max(self.at_a_time, 1.0)
-        if waiting == 0.0 and not isnan(self.service):
-            busy = min(running / self.at_a_time, ready) if visible else 0.0
-            slow = 1.0 if visible else self.times
-            self.stream += -expm1(-dt / (within * slow)) * (busy * self.service - self.stream)
 
     def end_span(self, waiting, ready, longest, settled):
         before, (seconds, busy, taken) = self.waiting, self.span
@@ -218,7 +218,7 @@ class Queue:
     def hold(self, need, hold, dt, now):
         self.reversals *= exp(-dt / REVERSALS_OF_S)
         times, before = self.times, self.size
-        if not need < self.size:
+        if not need < self.size or dt >= hold * times:
             self.size, self.lower_from = need, nan
             if not isnan(before) and ceil(need) > ceil(before):
                 self.reversals += now - self.fell_at <= REVERSAL_S
