@@ -21,7 +21,7 @@ from exporter.model import Floats, PodKey
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED
 from scaler.model import Reason
-from scaler.policy import attainment, capacity, sizing
+from scaler.policy import attainment, batch, capacity, sizing
 from scaler.policy.capacity import (
     DEFAULTS,
     Estimate,
@@ -69,6 +69,7 @@ _PARTS = {
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
 # The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
 UNMEASURED_WORK = 16.0  # objectives.work of vLLM
+UNMEASURED_JOBS = 1.0  # … and of queues
 UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
 
 
@@ -134,6 +135,7 @@ class Tidegate:
         self._active = True
         self._reason: Reason | None = None
         self._sizes, self._constants, self._attainment = capacity.blank(1), constants, attainment.blank(1)
+        self._jobs = batch.blank(1)
         self._slo: tuple[float, float] | None = None  # ttft and itl, seconds
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
@@ -151,7 +153,11 @@ class Tidegate:
     def _size(self, observation: Observation) -> None:
         """What the SLO needs, from the counters that the engines and the gateway expose."""
         slo, world, generated = observation.slo, observation.world, observation.pages[TOKENS_GENERATED]
-        if not self._specs.falls_back[0] or slo is None or not slo.rest_per_token_s > 0.0:
+        if not self._specs.falls_back[0] or slo is None:
+            return
+        if observation.server.slots > 0:
+            self._size_queue(observation, slo.first_s - observation.server.step)
+        if not slo.rest_per_token_s > 0.0:
             return
         counters = np.zeros(len(WorkRate))
         counters[WorkRate.ARRIVED], counters[WorkRate.FIRST_TOKENS] = observation.arrived, world.counts[FIRSTS]
@@ -185,6 +191,24 @@ class Tidegate:
         self._readings.signals[0, Signal.SLO] = size
         if isnan(size) and observation.ready:  # two responses make the first rate; until then replicas stay
             self._readings.signals[0, Signal.WORK] = nan
+
+    def _size_queue(self, observation: Observation, within_s: float) -> None:
+        """What the jobs that wait need to start within `within_s`. Of a queue its length is known, and nothing else."""
+        readings = self._readings
+        self._specs.start_within[0], self._specs.targets[0, Signal.WORK] = within_s, UNMEASURED_JOBS
+        self._specs.band[0] = 0.0  # its hold is the hysteresis
+        start_s = nan if self._past is None else self._past.start_s
+        inputs = batch.BatchInputs(
+            waiting=readings.waiting + readings.held,
+            running=np.full(1, nan),
+            finished=np.full(1, nan),
+            ready=readings.ready,
+            wanted=readings.wanted,
+            pending=np.zeros(1),
+            start=np.full(1, UNLEARNED_START_S if isnan(start_s) else start_s),
+        )
+        batch.update(self._jobs, self._specs.start_within, inputs, observation.now, 3.0 * self.every_s)
+        readings.signals[0, Signal.SLO] = self._jobs[0, batch.JobEstimate.SIZE]
 
     def _sleeps_on(self, observation: Observation) -> bool:
         """Asleep, and nothing is there and nothing came: every further look would answer the same."""
