@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 METRIC = "tidegate-replicas"  # of KEDA's scaler and of both metrics APIs
+USUAL_START_S = 75.0  # seconds from a pod's creation to ready: some ten gigabytes of weights, the image on the node
 
 
 class Reason(StrEnum):

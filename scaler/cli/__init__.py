@@ -329,6 +329,7 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
 @click.option("--tune", is_flag=True, help="Also find the best setting of the published grid, in hindsight.")
 @click.option("--ablation", is_flag=True, help="Also simulate tidegate without each of its parts, one at a time.")
 @click.option("--clairvoyant", is_flag=True, help="Also find the best plan with the load known in advance (minutes).")
+@click.option("--gpu-hour", default=2.5, show_default=True, help="Money for a GPU-hour, in any currency.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the simulation.")
 @click.option("--prometheus", metavar="URL", help="Take the load from this server's history.")
 @click.option("--workload", metavar="NS/NAME", help="Workload of the history.")
@@ -348,6 +349,7 @@ def replay(
     tune: bool,
     ablation: bool,
     clairvoyant: bool,
+    gpu_hour: float,
     seed: int,
     prometheus: str | None,
     workload: str | None,
@@ -378,7 +380,7 @@ def replay(
         raise click.BadParameter(f"must be in a folder that exists, got {html}", param_hint="--html")
     history = None if prometheus is None else HistoryOptions(prometheus, workload, since, selector, bearer_file)
     request = ReplayRequest(
-        traces, trace_format, server, policies, tune, clairvoyant, seed, ablation, decisions, history
+        traces, trace_format, server, policies, tune, clairvoyant, seed, ablation, decisions, history, gpu_hour
     )
     try:
         results = replayed(request, lambda warning: click.echo(warning, err=True))

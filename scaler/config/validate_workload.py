@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from exporter.catalog import GPU_KINDS, KINDS, QUEUE_KINDS
+from scaler.model import USUAL_START_S
 from scaler.policy.overrides import Brake, BrakeWord, written
-from scaler.policy.sizing import USUAL_START_S
 
 from .endpoint import Endpoint
 from .errors import Finding, Loc

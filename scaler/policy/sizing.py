@@ -28,6 +28,7 @@ from numba import typeof, types
 
 from exporter.model import Floats
 from scaler.jit import FLOATS, NUMBER, kernel, part
+from scaler.model import USUAL_START_S
 
 from .attainment import BUDGET
 from .capacity import (
@@ -52,7 +53,6 @@ from .capacity import (
     room,
 )
 
-USUAL_START_S = 75.0
 UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
 SLOW_S = 60.0  # time constant of work that lasts
 LEAST_WORK = 1e-6  # replicas; less is what rounding leaves of past work, and its root, the headroom, is more

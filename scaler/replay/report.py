@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 
 from exporter.model import Floats
+from scaler.policy.constraints import PRICES
 
 from .clairvoyant import ClairvoyantPlan
 from .columns import Trace
+from .comparison import Compared, causes, sentences
 from .run import Replayed, Score, score, shown, slo_met
 from .servers import ReplaySlo, ServerProfile
 from .walk import BIN_S
@@ -48,7 +50,7 @@ class Played:
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceResult:
     """One trace. plan: the clairvoyant one; None if it was not searched. fluid_gpu_hours: the lower bound of any
-    policy; gap_gpu_hours: of one that starts on a request (`gap_clairvoyant`).
+    policy; gap_gpu_hours: of one that starts on a request (`gap_clairvoyant`). gpu_hour: money for a GPU-hour.
 
     notes: about how the load was read.
     """
@@ -60,6 +62,7 @@ class TraceResult:
     fluid_gpu_hours: float
     gap_gpu_hours: float
     notes: Sequence[str] = ()
+    gpu_hour: float = PRICES.gpu_hour
 
     def ratio(self, gpu_hours: float) -> float:
         return gpu_hours / self.plan.gpu_hours if self.plan is not None and self.plan.gpu_hours else nan
@@ -74,6 +77,8 @@ class TraceResult:
             "fluid_bound_gpu_hours": self.fluid_gpu_hours,
             "gap_clairvoyant_gpu_hours": self.gap_gpu_hours,
             "clairvoyant": None,
+            "gpu_hour": self.gpu_hour,
+            "comparison": self.comparison(),
             "policies": [self._policy(one) for one in self.played],
             "notes": list(self.notes),
         }
@@ -85,6 +90,7 @@ class TraceResult:
         numbers = one.score
         document = {"name": one.name, "parameters": dict(one.parameters), **numbers._asdict()}
         document["ratio_to_clairvoyant"] = self.ratio(numbers.gpu_hours)
+        document["late"] = causes(one.course)._asdict()
         order = ("name", "parameters", "slo_met_ratio", "gpu_hours", "ratio_to_clairvoyant")
         document = {key: document[key] for key in order} | document
         return {key: _or_null(value) for key, value in document.items()}
@@ -104,9 +110,17 @@ class TraceResult:
             ],
             plan=None if self.plan is None else self.plan.ready.astype(float),
             bin_s=BIN_S,
+            comparison=self.comparison(),
             bounds=self.bounds(),
             notes=self.notes,
         )
+
+    def comparison(self) -> list[str]:
+        """Which policy won, and why the others did not: a sentence each."""
+        policies = [
+            Compared(f"{one.name} {one.label}".rstrip(), one.course, self.fluid_gpu_hours) for one in self.played
+        ]
+        return sentences(policies, self.gpu_hour)
 
     def bounds(self) -> str:
         """The plan, if it was searched, and the two lower bounds: a sentence each."""
@@ -172,6 +186,7 @@ STYLE = """
 body { margin: 0 auto; max-width: 1140px; padding: 32px 20px 64px; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 44px 0 2px; } h3 { font-size: 15px; margin: 0; }
+ul { margin: 4px 0 12px; padding-left: 18px; max-width: 100ch; } li { margin: 2px 0; }
 p { margin: 4px 0 12px; color: var(--dim); max-width: 80ch; }
 section { margin-bottom: 24px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px 8px;
@@ -217,6 +232,7 @@ class TraceSection:
     bin_s: float
     bounds: str
     notes: Sequence[str] = ()
+    comparison: Sequence[str] = ()
 
 
 def page(sections: Sequence[TraceSection]) -> str:
@@ -238,10 +254,12 @@ def _section(section: TraceSection) -> str:
         f"SLO: {escape(section.slo)}. {escape(section.bounds)}"
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
+    won = "".join(f"<li>{escape(sentence)}</li>" for sentence in section.comparison)
     top, rows = _top(section), sorted(section.rows, key=_worth)
     charts = "".join(_policy(section, row, top) for row in rows)
     return (
         f"<section><h2>{escape(load.name)}</h2><p>{facts}</p>{notes}{_table(rows)}"
+        f"{f'<ul>{won}</ul>' if won else ''}"
         f"<div class=card><div class=head><h3>Load</h3><span>requests per second</span></div>{_rate(load)}</div>"
         f"{_legend(section, top)}{charts}</section>"
     )

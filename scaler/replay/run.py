@@ -47,6 +47,7 @@ class Replayed:
 
     times:  shape (requests, 3): arrival, first token, last token; NaN where it did not come to that.
     pod_s:  seconds of pods until the last arrival.
+    first:  replicas at the beginning.
     orders: the changes.
     chart:  shape (moments, 6): second, wanted, existing, ready, in hand (waiting and running), held by the gateway.
     cold:   how many times a request came upon no ready replica after there had been one, or none at the start.
@@ -57,6 +58,7 @@ class Replayed:
     baseline: str
     times: Floats
     pod_s: float
+    first: int
     orders: tuple[Order, ...]
     chart: Floats
     cold: int
@@ -128,7 +130,9 @@ def run(
             pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
         advance(world, server, then)
         now = then
-    return Replayed(load, profile, baseline.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)
+    return Replayed(
+        load, profile, baseline.name, world.request_times, pod_s, baseline.first, tuple(orders), np.array(chart), cold
+    )
 
 
 def _decision(baseline: Baseline, view: Observation, wanted: int) -> ReplayDecision:
@@ -144,9 +148,14 @@ def slo_met(course: Replayed) -> Mask:
     return course.profile.slo.kept(first, rest, load.prompt, load.output)
 
 
+def judged(load: Trace) -> Mask:
+    """Which requests count, shape (requests,): not those of the first minutes."""
+    return load.at >= min(WARM_UP_S, load.span_s / 2)
+
+
 def score(course: Replayed) -> Score:
     load = course.load
-    counted = load.at >= min(WARM_UP_S, load.span_s / 2)
+    counted = judged(load)
     first = (course.times[:, FIRST] - course.times[:, AT])[counted]
     kept = slo_met(course)[counted]
     answered = first[~np.isnan(first)]

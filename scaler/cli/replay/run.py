@@ -22,6 +22,7 @@ from rich.progress import Progress as ProgressBar
 
 from exporter.model import Credentials, WorkloadKey, without_user_info
 from scaler.config.scalars import read_duration
+from scaler.policy.constraints import PRICES
 from scaler.replay import clairvoyant
 from scaler.replay.decisions import DecisionsFile
 from scaler.replay.gap_clairvoyant import gap_clairvoyant_gpu_hours
@@ -73,6 +74,7 @@ class ReplayRequest(NamedTuple):
     ablation: bool = False
     decisions: str | None = None
     history: HistoryOptions | None = None
+    gpu_hour: float = PRICES.gpu_hour
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,12 +90,15 @@ class ReplayPlan:
     plan: bool = False
     seed: int = 0
     decisions: DecisionsFile | None = None
+    gpu_hour: float = PRICES.gpu_hour
 
 
 def replayed(request: ReplayRequest, warn: Callable[[str], None] = lambda _: None) -> list[TraceResult]:
     """warn: called with each warning about the profile. Raises BadReplayRequest, and ConfigErrors for that file."""
     if request.form is not None and request.form not in FORMATS:
         raise BadReplayRequest(f"--format: must be one of {', '.join(FORMATS)}, got {request.form}")
+    if not request.gpu_hour > 0.0:
+        raise BadReplayRequest(f"--gpu-hour: must be above 0, got {request.gpu_hour:g}")
     if request.seed < 0:
         raise BadReplayRequest(f"--seed: must be 0 or more, got {request.seed}")
     settings = _settings(request)
@@ -115,7 +120,14 @@ def replayed(request: ReplayRequest, warn: Callable[[str], None] = lambda _: Non
             raise BadReplayRequest("TRACE: must be given, or --prometheus with --workload")
         with _decisions_file(request.decisions) as decisions:
             plan = ReplayPlan(
-                traces, profile, settings, request.tune, request.clairvoyant, seed=request.seed, decisions=decisions
+                traces,
+                profile,
+                settings,
+                request.tune,
+                request.clairvoyant,
+                seed=request.seed,
+                decisions=decisions,
+                gpu_hour=request.gpu_hour,
             )
             return play(plan, show)
 
@@ -220,7 +232,9 @@ def _simulate_all(recorded: Recorded, plan: ReplayPlan, progress: Progress) -> T
     clairvoyant_plan = clairvoyant.find(trace, profile, step("the plan")) if plan.plan else None
     fluid_gpu_hours = clairvoyant.fluid_gpu_hours(trace, profile)
     gap_gpu_hours = gap_clairvoyant_gpu_hours(trace, profile)
-    return TraceResult(trace, profile, played, clairvoyant_plan, fluid_gpu_hours, gap_gpu_hours, recorded.notes)
+    return TraceResult(
+        trace, profile, played, clairvoyant_plan, fluid_gpu_hours, gap_gpu_hours, recorded.notes, plan.gpu_hour
+    )
 
 
 def _simulate(

@@ -20,7 +20,7 @@ def course(load, profile):
         requests = load([(at, 100, 11) for at in table[:, 0]])
         progress = slo or ReplaySlo(1.0, 0.01, 0.5, 0.05)  # so the first token within 2 s, the rest within 1.05 s
         return Replayed(
-            requests, profile(gpus=4, slo=progress), "p", table, pod_s, tuple(orders), np.zeros((1, 6)), cold
+            requests, profile(gpus=4, slo=progress), "p", table, pod_s, 0, tuple(orders), np.zeros((1, 6)), cold
         )
 
     return make

@@ -23,7 +23,7 @@ from scaler.replay.traces import load as read
 
 POLICY = [
     "name", "parameters", "slo_met_ratio", "gpu_hours", "ratio_to_clairvoyant", "ttft_mean_s", "ttft_p99_s", "changes",
-    "flaps_per_day", "cold_starts",
+    "flaps_per_day", "cold_starts", "late",
 ]  # fmt: skip
 
 
@@ -55,6 +55,9 @@ def test_document_has_its_documented_shape():
     assert [list(policy) for policy in document["policies"]] == [POLICY] * 3
     assert [policy["name"] for policy in document["policies"]] == ["tidegate", "static", "keda-waiting"]
     assert [policy["parameters"] for policy in document["policies"]] == [{"work": 8.0}, {"replicas": 2}, {}]
+    assert all(set(policy["late"]) == {"cold_start", "starting", "too_few"} for policy in document["policies"])
+    assert len(document["comparison"]) == 3
+    assert document["gpu_hour"] == 2.5
     assert document["slo"] == {
         "share": 0.99, "first_token_s": 2.0, "first_token_s_per_prompt_token": 2 / 12_000, "rest_s": 0.5,
         "rest_s_per_token": 0.06,
