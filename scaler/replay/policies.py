@@ -148,6 +148,7 @@ def _tidegate(name: str, values: Values) -> Baseline:
         most=most,
         scrape_s=_number(values, "scrape"),
         without=str(values["without"]),
+        foresight_s=float(values["foresight"]),
     )
     return tidegate.baseline(name, wish)
 
@@ -287,6 +288,7 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
                     "max": _MAX,
                     "scrape": Parameter(tidegate.SCRAPE_S, "interval of the scrapes, seconds", 1),
                     "without": Parameter(NOTHING, "a part of the policy that is switched off", choices=CHOICES),
+                    "foresight": Parameter(0.0, "seconds for which a perfect forecast knows the arrivals"),
                 },
                 _tidegate,
                 {"work": (4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0), "down": (60.0, 300.0)},

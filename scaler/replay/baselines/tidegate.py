@@ -43,6 +43,7 @@ from ..ablations import KEEP_WARM, NOTHING, constants_without
 from ..baseline import Baseline, Explanation, Observation
 from ..columns import (
     ALIVE,
+    AT,
     BUCKETS,
     CREATED,
     FIRSTS,
@@ -66,6 +67,7 @@ _PARTS = {
     latency: {0: ((LatencyBuckets((*bounds, inf), tuple(range(row * BUCKETS, row * BUCKETS + len(bounds) + 1))),),)}
     for latency, row, bounds in ((Latency.TTFT, TTFT, TTFT_BOUNDS), (Latency.TPOT, TPOT, TPOT_BOUNDS))
 }
+_LEARNED = [*range(Estimate.PROMPT_SUM, Estimate.PREFILL), Estimate.UNREAD]
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
 # The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
 UNMEASURED_WORK = 16.0  # objectives.work of vLLM
@@ -74,7 +76,10 @@ UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
 
 
 class Wish(NamedTuple):
-    """Parameters of the policy. Times in seconds; up, down: half-lives. without: of `ablations.CHOICES`."""
+    """Parameters of the policy. Times in seconds; up, down: half-lives. without: of `ablations.CHOICES`.
+
+    foresight_s: arrivals are counted so much earlier, as a perfect forecast would.
+    """
 
     work: float  # 0: the SLO of the server sizes it
     kv_cache: float
@@ -86,6 +91,7 @@ class Wish(NamedTuple):
     most: int
     scrape_s: float = SCRAPE_S
     without: str = NOTHING
+    foresight_s: float = 0.0
 
 
 def baseline(name: str, wish: Wish) -> Baseline:
@@ -99,7 +105,9 @@ def baseline(name: str, wish: Wish) -> Baseline:
     if teaching is not None and wish.without == KEEP_WARM:  # start-up times are learned nevertheless
         teaching = KeepWarmConfig(learns=False)
     smoothing, constants = HalfLives(wish.up_s, wish.down_s), constants_without(wish.without)
-    scaler = Tidegate(name, spec, smoothing, wish.scrape_s, teaching=teaching, constants=constants)
+    scaler = Tidegate(
+        name, spec, smoothing, wish.scrape_s, teaching=teaching, constants=constants, foresight_s=wish.foresight_s
+    )
     object_ = keda.ScaledObjectSpec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
     autoscaler = hpa.HpaSpec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=SHIPPED)
     return KedaAndHpa(scaler, object_, autoscaler, first=max(1, wish.least))
@@ -119,6 +127,7 @@ class Tidegate:
         every_s: float = SCRAPE_S,
         teaching: KeepWarmConfig | None = None,
         constants: SizingConstants = DEFAULTS,
+        foresight_s: float = 0.0,
     ) -> None:
         """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands."""
         self.name, self.every_s = name, every_s
@@ -136,6 +145,9 @@ class Tidegate:
         self._reason: Reason | None = None
         self._sizes, self._constants, self._attainment = capacity.blank(1), constants, attainment.blank(1)
         self._jobs = batch.blank(1)
+        self._foresight_s = foresight_s
+        self._foreseen = capacity.blank(1)
+        self._prompts: Floats | None = None  # prompt tokens of the first 0, 1, 2 … requests, for foresight
         self._slo: tuple[float, float] | None = None  # ttft and itl, seconds
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
@@ -186,8 +198,10 @@ class Tidegate:
                 misses=served.misses,
             )
             sizing.update(self._sizes, slos, inputs, observation.now, 3.0 * self.every_s, self._constants)
+            if self._foresight_s > 0.0:
+                self._foresee(inputs, slos, observation)
         self._counters = counters
-        size = self._sizes[0, Estimate.SIZE]
+        size = (self._foreseen if self._foresight_s > 0.0 else self._sizes)[0, Estimate.SIZE]
         self._readings.signals[0, Signal.SLO] = size
         if isnan(size) and observation.ready:  # two responses make the first rate; until then replicas stay
             self._readings.signals[0, Signal.WORK] = nan
@@ -209,6 +223,19 @@ class Tidegate:
         )
         batch.update(self._jobs, self._specs.start_within, inputs, observation.now, 3.0 * self.every_s)
         readings.signals[0, Signal.SLO] = self._jobs[0, batch.JobEstimate.SIZE]
+
+    def _foresee(self, inputs: sizing.SizingInputs, slos: sizing.SloColumns, observation: Observation) -> None:
+        """Sizes once more with the arrivals of the seconds ahead, and with what is learned from the present ones."""
+        world, at = observation.world, observation.now + self._foresight_s
+        if self._prompts is None:
+            self._prompts = np.concatenate(([0.0], np.cumsum(world.request_counts[:, PROMPT], dtype=np.float64)))
+        first, last = np.searchsorted(world.request_times[:, AT], (at - self.every_s, at), side="right")
+        rates = inputs.rates.copy()
+        rates[0, WorkRate.ARRIVED] = rates[0, WorkRate.FIRST_TOKENS] = (last - first) / self.every_s
+        rates[0, WorkRate.PROMPT] = (self._prompts[last] - self._prompts[first]) / self.every_s
+        self._foreseen[:, _LEARNED] = self._sizes[:, _LEARNED]
+        inputs = inputs._replace(rates=rates)
+        sizing.update(self._foreseen, slos, inputs, observation.now, 3.0 * self.every_s, self._constants)
 
     def _sleeps_on(self, observation: Observation) -> bool:
         """Asleep, and nothing is there and nothing came: every further look would answer the same."""

@@ -35,3 +35,17 @@ def test_request_every_51_minutes_is_expected_after_it_is_learned():
 @pytest.mark.parametrize("policy", ["tidegate", "tidegate:keep-warm=300"])
 def test_request_every_two_minutes_never_finds_the_workload_asleep(policy):
     assert scored(each(2, 100), policy).cold_starts <= 1
+
+
+@pytest.mark.parametrize("foresight_s", [75, 150])
+def test_replicas_for_a_rise_are_ordered_that_much_earlier_with_foresight(foresight_s):
+    # A request each second, and ten each second from second 1800 on.
+    at = np.sort(np.concatenate([np.arange(0.0, 3600.0), np.arange(1800.0, 3600.0, 1 / 9)]))
+    load = Trace("rise", at, np.full(len(at), 1000), np.full(len(at), 200))
+
+    def first_rise_s(policy):
+        orders = run(load, PROFILES["A"], parse(policy).baseline()).orders
+        return next(order.at for order in orders if order.after > order.before and order.at > 1200.0)
+
+    early = first_rise_s("tidegate") - first_rise_s(f"tidegate:foresight={foresight_s}")
+    assert early == pytest.approx(foresight_s, abs=15.0)  # a sync of the HPA
