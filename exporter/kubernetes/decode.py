@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from exporter.model import PodKey
 
@@ -75,14 +75,18 @@ def identify(resource: Resource, document: object) -> Ref:
 
 def gpus_of_pod(spec: Fields) -> Mapping[str, int]:
     """GPUs that a pod with this `spec` holds, by resource name. Raises FieldError."""
+    containers = [_gpus_of_container(container) for container in spec.objects("containers")]
+    first = spec.objects("initContainers")
+    if not first and len(containers) == 1:  # most pods, and a cluster has thousands
+        return containers[0] or NOTHING
     started = Counter[str]()  # held by the sidecars that have started so far
     most = Counter[str]()  # the most that is held while the init containers run
-    for container in spec.objects("initContainers"):
-        requested = _gpus_of_container(container)
+    for container in first:
+        requested = Counter(_gpus_of_container(container))
         most |= started + requested
         if container.text("restartPolicy") == "Always":
             started += requested
-    running = sum(map(_gpus_of_container, spec.objects("containers")), started)
+    running = sum(map(Counter, containers), started)
     return dict(most | running) or NOTHING
 
 
@@ -92,12 +96,12 @@ def gpus_of(resources: Fields) -> dict[str, int]:
     return {name: number for name, number in found.items() if number}
 
 
-def _gpus_of_container(container: Fields) -> Counter[str]:
+def _gpus_of_container(container: Fields) -> dict[str, int]:
     resources = container.object("resources")
     if not resources.values:
-        return Counter()
+        return {}
     # The request of an extended resource must equal its limit, and is set from it if only the limit is written.
-    return Counter({**gpus_of(resources.object("requests")), **gpus_of(resources.object("limits"))})
+    return {**gpus_of(resources.object("requests")), **gpus_of(resources.object("limits"))}
 
 
 def _owner(metadata: Fields, namespace: str) -> Ref | None:
@@ -110,9 +114,9 @@ def _owner(metadata: Fields, namespace: str) -> Ref | None:
 
 def _pod(ref: Ref, document: Fields) -> Pod:
     metadata, spec, status = document.object("metadata"), document.object("spec"), document.object("status")
-    containers = status.objects("containerStatuses")
-    ready, ready_since, _ = _condition(status, "Ready")
-    scheduled, scheduled_at, why_not = _condition(status, "PodScheduled")
+    containers, conditions = status.objects("containerStatuses"), status.objects("conditions")
+    ready, ready_since, _ = _condition(conditions, "Ready")
+    scheduled, scheduled_at, why_not = _condition(conditions, "PodScheduled")
     started_at = status.time("startTime")
     return Pod(
         key=PodKey(ref.namespace, ref.name),
@@ -140,9 +144,9 @@ def _pod(ref: Ref, document: Fields) -> Pod:
     )
 
 
-def _condition(status: Fields, kind: str) -> tuple[bool, float | None, str | None]:
+def _condition(conditions: Sequence[Fields], kind: str) -> tuple[bool, float | None, str | None]:
     """Whether a condition is true, since when, and its reason. "Unknown" is not true."""
-    for condition in status.objects("conditions"):
+    for condition in conditions:
         if condition.values.get("type") == kind:
             since, reason = condition.time("lastTransitionTime"), condition.text("reason")
             return condition.values.get("status") == "True", since, reason
@@ -179,7 +183,7 @@ def _node(ref: Ref, document: Fields) -> Node:
     status = document.object("status")
     return Node(
         name=ref.name,
-        ready=_condition(status, "Ready")[0],
+        ready=_condition(status.objects("conditions"), "Ready")[0],
         schedulable=not document.object("spec").boolean("unschedulable"),
         gpus=gpus_of(status.object("allocatable")) or NOTHING,
     )
