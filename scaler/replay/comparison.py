@@ -22,7 +22,7 @@ import numpy as np
 from exporter.model import Floats
 
 from .columns import Mask
-from .run import Replayed, Score, judged, score, slo_met
+from .run import Replayed, Score, judged, score, shown, slo_met
 
 
 class Causes(NamedTuple):
@@ -34,11 +34,10 @@ class Causes(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """One policy. label: its name and parameters. fluid_gpu_hours: those that full batches would need."""
+    """One policy. label: its name and parameters."""
 
     label: str
     course: Replayed
-    fluid_gpu_hours: float
 
 
 def causes(course: Replayed) -> Causes:
@@ -66,8 +65,11 @@ def _within(moments: Floats, at: Floats, seconds: float) -> Mask:
     return within
 
 
-def sentences(policies: Sequence[Compared], gpu_hour: float) -> list[str]:
-    """The winner, and each other policy in the order given; empty if there is no other. gpu_hour: money for one."""
+def sentences(policies: Sequence[Compared], fluid_gpu_hours: float, gpu_hour: float) -> list[str]:
+    """The winner, and each other policy in the order given; empty if there is no other.
+
+    fluid_gpu_hours: those that full batches would need. gpu_hour: money for one.
+    """
     scored = [(one, score(one.course)) for one in policies]
     scored = [(one, numbers) for one, numbers in scored if not isnan(numbers.slo_met_ratio)]
     if not scored[1:]:
@@ -83,7 +85,9 @@ def sentences(policies: Sequence[Compared], gpu_hour: float) -> list[str]:
     return [
         won,
         *(
-            _dearer(one, numbers, best, least, gpu_hour) if _is_met(one.course, numbers) else _missed(one, numbers)
+            _dearer(one.label, numbers, least, fluid_gpu_hours, gpu_hour)
+            if _is_met(one.course, numbers)
+            else _missed(one, numbers)
             for one, numbers in scored
             if one is not best
         ),
@@ -94,17 +98,17 @@ def _is_met(course: Replayed, numbers: Score) -> bool:
     return numbers.slo_met_ratio >= course.profile.slo.share
 
 
-def _dearer(one: Compared, numbers: Score, best: Compared, least: Score, gpu_hour: float) -> str:
+def _dearer(label: str, numbers: Score, least: Score, fluid_gpu_hours: float, gpu_hour: float) -> str:
     times = numbers.gpu_hours / least.gpu_hours if least.gpu_hours else inf
     more = gpu_hour * (numbers.gpu_hours - least.gpu_hours)
     return (
-        f"{one.label} met it for {times:,.2f} times as much, {more:,.2f} more: full batches would have filled "
-        f"{_filled(one, numbers)} of its replicas, and {_filled(best, least)} of the winner's."
+        f"{label} met it for {times:,.2f} times as much, {more:,.2f} more: full batches would have filled "
+        f"{_filled(numbers, fluid_gpu_hours)} of its replicas, and {_filled(least, fluid_gpu_hours)} of the winner's."
     )
 
 
-def _filled(one: Compared, numbers: Score) -> str:
-    return f"{100.0 * one.fluid_gpu_hours / numbers.gpu_hours:.0f} %" if numbers.gpu_hours else "none"
+def _filled(numbers: Score, fluid_gpu_hours: float) -> str:
+    return shown(100.0 * fluid_gpu_hours / numbers.gpu_hours, 0, " %") if numbers.gpu_hours else "none"
 
 
 def _missed(one: Compared, numbers: Score) -> str:
@@ -119,4 +123,4 @@ def _missed(one: Compared, numbers: Score) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.2f} %"
+    return shown(100.0 * share, 2, " %")

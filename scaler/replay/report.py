@@ -117,10 +117,8 @@ class TraceResult:
 
     def comparison(self) -> list[str]:
         """Which policy won, and why the others did not: a sentence each."""
-        policies = [
-            Compared(f"{one.name} {one.label}".rstrip(), one.course, self.fluid_gpu_hours) for one in self.played
-        ]
-        return sentences(policies, self.gpu_hour)
+        policies = [Compared(f"{one.name} {one.label}".rstrip(), one.course) for one in self.played]
+        return sentences(policies, self.fluid_gpu_hours, self.gpu_hour)
 
     def bounds(self) -> str:
         """The plan, if it was searched, and the two lower bounds: a sentence each."""

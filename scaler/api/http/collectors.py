@@ -274,7 +274,7 @@ def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:
     labels = (*LABELS, "objective")
     signal = GaugeMetricFamily(
         "tidegate_signal",
-        "Smoothed signal of an objective: requests, a ratio 0 to 1, or (slo) replicas of arriving work.",
+        "Smoothed signal of an objective: requests, a ratio 0 to 1, or (slo) replicas of the work.",
         labels=labels,
     )
     target = GaugeMetricFamily(

@@ -29,9 +29,9 @@ def replay_tables(results: Sequence[TraceResult], console: Console | None = None
         out.print()
         out.print(_table(result))
         out.print()
-        for sentence in result.comparison():
-            out.print(Text(sentence))
-        out.print()
+        if comparison := result.comparison():
+            out.print(Text("\n".join(comparison)))
+            out.print()
         out.print(Text(result.bounds(), DIM))
         out.print()
 

@@ -187,14 +187,13 @@ class Tidegate:
         served = attainment.update(self._attainment, rates, slos.itl, observation.now, 3.0 * self.every_s)
         if self._counters is not None:
             readings, ready = self._readings, self._readings.ready
-            start_s = nan if self._past is None else self._past.start_s
             inputs = sizing.SizingInputs(
                 rates=rates,
                 waiting=readings.waiting + readings.held,
                 running=readings.running,
                 kv_used=np.full(1, observation.pages[KV_USED]),
                 ready=ready,
-                start=np.full(1, UNLEARNED_START_S if isnan(start_s) else start_s),
+                start=self._start(),
                 misses=served.misses,
             )
             sizing.update(self._sizes, slos, inputs, observation.now, 3.0 * self.every_s, self._constants)
@@ -211,7 +210,6 @@ class Tidegate:
         readings = self._readings
         self._specs.start_within[0], self._specs.targets[0, Signal.WORK] = within_s, UNMEASURED_JOBS
         self._specs.band[0] = 0.0  # its hold is the hysteresis
-        start_s = nan if self._past is None else self._past.start_s
         inputs = batch.BatchInputs(
             waiting=readings.waiting + readings.held,
             running=np.full(1, nan),
@@ -219,10 +217,15 @@ class Tidegate:
             ready=readings.ready,
             wanted=readings.wanted,
             pending=np.zeros(1),
-            start=np.full(1, UNLEARNED_START_S if isnan(start_s) else start_s),
+            start=self._start(),
         )
         batch.update(self._jobs, self._specs.start_within, inputs, observation.now, 3.0 * self.every_s)
         readings.signals[0, Signal.SLO] = self._jobs[0, batch.JobEstimate.SIZE]
+
+    def _start(self) -> Floats:
+        """Seconds that a start takes, as far as it was measured; shape (1,)."""
+        measured = nan if self._past is None else self._past.start_s
+        return np.full(1, UNLEARNED_START_S if isnan(measured) else measured)
 
     def _foresee(self, inputs: sizing.SizingInputs, slos: sizing.SloColumns, observation: Observation) -> None:
         """Sizes once more with the arrivals of the seconds ahead, and with what is learned from the present ones."""

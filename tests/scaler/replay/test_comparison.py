@@ -23,7 +23,7 @@ def played(load, profile):
         times = np.stack([at, at + waits, at + waits + 1.0], axis=1)
         requests, server = load([(each, 10, 10) for each in at]), profile(start_s=START_S, slo=SLO)
         course = Replayed(requests, server, label, times, 3600.0 * gpu_hours, first, tuple(orders), np.zeros((1, 6)), 0)
-        return Compared(label, course, fluid_gpu_hours=0.25)
+        return Compared(label, course)
 
     return make
 
@@ -56,6 +56,7 @@ def test_cheapest_of_those_that_met_the_slo_won(played):
             played("cheap", gpu_hours=2.0),
             played("late", late=np.linspace(500.0, 3000.0, 40), first=1, gpu_hours=0.5),
         ],
+        0.25,
         gpu_hour=3.0,
     )
     assert said[0] == (
@@ -72,12 +73,12 @@ def test_cheapest_of_those_that_met_the_slo_won(played):
 
 def test_where_all_missed_the_slo_no_policy_won(played):
     many, more = np.linspace(500.0, 3000.0, 40), np.linspace(500.0, 3000.0, 80)
-    said = sentences([played("one", late=more, first=1), played("two", late=many, first=1)], gpu_hour=2.5)
+    said = sentences([played("one", late=more, first=1), played("two", late=many, first=1)], 0.25, gpu_hour=2.5)
     assert said[0].startswith("No policy met the SLO. two came closest, with 95.")
     assert [line.split()[0] for line in said[1:]] == ["one", "two"]
     assert "won" not in " ".join(said)
 
 
 def test_one_policy_alone_is_compared_with_nothing(played):
-    assert sentences([played("one")], gpu_hour=2.5) == []
-    assert sentences([], gpu_hour=2.5) == []
+    assert sentences([played("one")], 0.25, gpu_hour=2.5) == []
+    assert sentences([], 0.25, gpu_hour=2.5) == []

@@ -222,7 +222,7 @@ class Sizing:
 
     @property
     def token_content(self):
-        """What one sequence is in a step, as a share of an empty one."""
+        """What one sequence adds to a step, as a share of an empty step."""
         return PER_SEQUENCE + PER_CONTEXT_TOKEN * (self.prompt.value + CONTEXT_OF_OUTPUT * self.output.value)
 
     def room(self, itl):
