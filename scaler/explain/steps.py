@@ -289,7 +289,7 @@ def _demand(case: Case, signal: Signal, target: float) -> str:
         return f"{name}: {enough} would start each job in time now; with the hold it needs {number(demand)}."
     if signal is Signal.SLO:
         work = counted(float(case.aside.latest[signal]), "replica")
-        return f"{name}: work for {work} arrives; with headroom and the hold it needs {number(demand)}."
+        return f"{name}: work for {work} arrives; with headroom, rounding and the hold it needs {number(demand)}."
     if isnan(value):
         return f"{name}: no replica is ready, so it needs none."
     if signal is Signal.WORK:

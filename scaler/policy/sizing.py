@@ -4,8 +4,9 @@ Demand is the rate at which work arrives, not the requests in hand: a queue says
 
 1. **Arriving work**, in replicas: the replica-seconds of the requests that arrive per second (`capacity`).
 2. **Size**: the work that lasts, and headroom for random arrivals and a rate that moves; more where starts take long.
-   Requests without a first token add what drains them within one start. The largest of the last `hold_starts` start-up
-   times counts, so that replicas do not end and start again for the same work.
+   A quarter of a replica is rounded down, because rounding up is headroom too. Requests without a first token add
+   what drains them within one start. The largest of the last `hold_starts` start-up times counts, so that replicas do
+   not end and start again for the same work.
 3. **Error budget**: requests that miss the SLO, beyond the share that may, widen the headroom.
 4. **Burst guard**: after a burst that was over before a new replica could be ready, replicas for the next one stay for
    `MEMORY_S`.
@@ -109,6 +110,16 @@ def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) ->
     for position in range(PEAK_COUNT):
         largest = max(largest, estimates[i, Estimate.PEAKS + position])
     return largest
+
+
+@part
+def _rounded_down(estimates: Floats, i: int, size: float, constants: SizingConstants) -> float:
+    """The size whose whole number of replicas is one less if it is a small part above it; at least one replica.
+
+    Rounding up adds half a replica on average. The less of the error budget is left, the smaller is the part.
+    """
+    left = max(0.0, 1.0 - estimates[i, Estimate.STRETCH] / constants.rounded_stretch)
+    return max(size - constants.rounded_down * left, min(size, 1.0))
 
 
 @part
@@ -296,6 +307,7 @@ def _update(
         headroom = np.sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start[i] / USUAL_START_S) ** constants.headroom_power
         size = lasting + headroom * (1.0 + constants.stretch * estimates[i, Estimate.STRETCH])
+        size = _rounded_down(estimates, i, size, constants)
         size = _with_backlog(estimates, i, size, backlog, ready[i], ttft[i], start[i], constants)
         hold = min(max(constants.hold_starts * start[i], constants.shortest_hold_s), constants.longest_hold_s)
         if ready[i] == 0.0 and not (arrived > 0.0 or unread > 0.0):

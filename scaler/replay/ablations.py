@@ -31,6 +31,7 @@ PARTS: Mapping[str, SizingConstants] = MappingProxyType(
         "error-budget": DEFAULTS._replace(stretch=0.0),
         "burst-guard": DEFAULTS._replace(burst_share=inf),
         "headroom-for-starts": DEFAULTS._replace(headroom_power=0.0),
+        "rounding": DEFAULTS._replace(rounded_down=0.0),
         # Shorter than a scrape: each size counts for itself.
         "hold": DEFAULTS._replace(shortest_hold_s=1.0, longest_hold_s=1.0),
         "backlog": DEFAULTS._replace(backlog_of_ttft=inf),

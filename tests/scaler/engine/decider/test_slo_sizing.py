@@ -343,7 +343,7 @@ class TestExplanation:
             f"and the SLO needs {size:.3g}"
         )
         assert sentences(document, "objectives") == [
-            f"slo: work for {work:.3g} replicas arrives; with headroom and the hold it needs {size:.3g}.",
+            f"slo: work for {work:.3g} replicas arrives; with headroom, rounding and the hold it needs {size:.3g}.",
             NOT_MEASURED,
             f"One replica serves {rate} requests per second: an empty decode step takes {step}, as the engine shows.",
         ]

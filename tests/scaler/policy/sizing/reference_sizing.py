@@ -177,6 +177,7 @@ class Sizing:
         headroom = sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start / USUAL_START_S) ** constants.headroom_power
         size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)
+        size = self.rounded_down(size)
         size = self.with_backlog(size, backlog, raw_ready, ttft, start)
         hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
         if raw_ready == 0.0 and arrived <= 0.0 and self.unread <= 0.0:
@@ -245,6 +246,10 @@ class Sizing:
         self.decode += (1.0 - exp(-dt / residence)) * (decode - self.decode)
         work = max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room)
         return work if work > LEAST_WORK else 0.0
+
+    def rounded_down(self, size):
+        left = max(0.0, 1.0 - self.budget.stretch / self.constants.rounded_stretch)
+        return max(size - self.constants.rounded_down * left, min(size, 1.0))
 
     def with_backlog(self, size, backlog, ready, ttft, start):
         if not backlog > self.constants.backlog_of_ttft * ttft * ready:

@@ -23,7 +23,7 @@ from tests.budget import examples
 
 START_S = 75.0
 # The capacity stays as assumed, and the first minute is no burst, so that only the headroom changes a size.
-FIXED = DEFAULTS._replace(sharpest=np.inf, lowest_factor=1.0, highest_factor=1.0, burst_share=np.inf)
+FIXED = DEFAULTS._replace(sharpest=np.inf, lowest_factor=1.0, highest_factor=1.0, burst_share=np.inf, rounded_down=0.0)
 
 
 @pytest.fixture

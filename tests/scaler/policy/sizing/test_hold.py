@@ -17,8 +17,8 @@ from tests.budget import examples
 from tests.scaler.policy.sizing.reference_sizing import whole
 
 BURST = 400.0  # requests per second, for one update
-# The hold alone: the guard would keep replicas for the next burst.
-HOLD = DEFAULTS._replace(burst_share=inf)
+# The hold alone: the guard would keep replicas for the next burst, and rounding takes a part of the size.
+HOLD = DEFAULTS._replace(burst_share=inf, rounded_down=0.0)
 # Of 500 prompt and 200 output tokens at steps of 15 ms and a room of 1 - 15/40.
 REQUEST_S = 0.015 * (500 / 115 + 200 * (1 / 118 + 4e-6 * 620)) / 0.625
 

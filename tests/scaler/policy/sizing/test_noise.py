@@ -17,7 +17,7 @@ from tests.scaler.policy.sizing.reference_sizing import whole
 # Of 500 prompt and 200 output tokens at steps of 15 ms and a room of 1 - 15/40: 0.157 replica-seconds.
 REQUEST_S = 0.015 * (500 / 115 + 200 * (1 / 118 + 4e-6 * 620)) / 0.625
 # The size is the work that lasts, and one deviation of random arrivals.
-LASTING = DEFAULTS._replace(headroom=0.0, drift=0.0, burst_share=inf)
+LASTING = DEFAULTS._replace(headroom=0.0, drift=0.0, burst_share=inf, rounded_down=0.0)
 ONE_DEVIATION = LASTING._replace(headroom=1.0, noise=inf)
 
 

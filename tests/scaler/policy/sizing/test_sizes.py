@@ -23,6 +23,8 @@ from tests.budget import examples
 from tests.scaler.policy.sizing.reference_sizing import whole
 
 MINUTE_S = 60.0
+# Rounding takes a part of the size.
+UNROUNDED = DEFAULTS._replace(rounded_down=0.0)
 
 AMOUNTS = st.floats(0.0, 1e9) | st.sampled_from([0.0, 1.0, 1e-9])
 ANY_RATES = st.tuples(st.floats(-1e6, 1e6), *([AMOUNTS] * (len(WorkRate) - 1))).map(np.array)
@@ -76,7 +78,7 @@ def test_shorter_inter_token_latency_needs_more_replicas(sized, rates):
 
 
 def test_slo_below_one_step_has_the_least_room_and_is_not_infinite(sized, rates):
-    chat = sized(itl=0.001)
+    chat = sized(itl=0.001, constants=UNROUNDED)
     size = chat.during(10 * MINUTE_S, rates(2.0, gaps=0.0))[-1]
     # 2 requests of 0.098 s per second at the least room are 1.96 replicas, of 0.98 replica-seconds each: the spread is
     # 0.44, and the size 1.96 + sqrt((0.7 * 0.44)**2 + 0.1**2 * 1.96).
@@ -175,7 +177,7 @@ def test_size_rises_with_the_traffic_and_the_headroom_for_its_spread_becomes_a_s
 ):
     sizes, headrooms = [], []
     for requests in (0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 200.0):
-        chat = sized()
+        chat = sized(constants=UNROUNDED)
         # The mean of prompts and outputs is that of hundreds of requests at each of these rates.
         sizes.append(chat.during(3600.0, rates(requests, prompt, output, gaps=0.0))[-1])
         headrooms.append(sizes[-1] / chat[Estimate.WORK])
