@@ -42,10 +42,10 @@ LATE_TICKS = 5.0  # a sweep that is later has been missed
 
 
 class Arrival(NamedTuple):
-    """Responses that landed together: the rows of their workloads, and the last receipt in POSIX seconds."""
+    """Responses that landed together: the rows of their workloads, and each one's last receipt in POSIX seconds."""
 
     rows: Rows
-    at: float
+    at: Floats
 
 
 class Decider:
@@ -148,20 +148,22 @@ class Decider:
         return self.land_together([(target, samples, at)], now)
 
     def land_together(self, landings: Sequence[tuple[Target, Samples, float]], now: float) -> list[Decision]:
-        """Takes responses of one moment, each with its receipt in POSIX seconds, then decides their workloads once.
+        """Takes responses, each with its receipt in POSIX seconds, then decides their workloads once.
 
         A request that moved between two targets is in the old reading of the one and the new reading of the other: a
         decision after each response would count it twice. Decisions may rise or activate, never fall.
         """
-        touched: set[int] = set()
+        touched: dict[int, float] = {}
         for target, samples, at in landings:
-            touched.update(self._latest.land(target, samples, at))
+            for row in self._latest.land(target, samples, at):
+                touched[row] = max(at, touched.get(row, at))
             if target.pod is not None and self._constraint_source.starts.awaits(target.pod) and has_served(samples):
                 self._constraint_source.starts.served(target.pod, at)
         rows = np.array(sorted(touched), dtype=np.int64)
+        arrival = Arrival(rows, np.array([touched[row] for row in rows.tolist()]))
         self._pending.changed[rows] = True
         decided = closure(self._groups, rows) if self._groups.together[rows].any() else rows
-        return self._decide(decided, now, arrival=Arrival(rows, max((at for *_, at in landings), default=now)))
+        return self._decide(decided, now, arrival=arrival)
 
     def distrust(self, target: Target) -> None:
         """A response of the target could not be processed: its readings count as stale."""

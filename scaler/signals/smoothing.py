@@ -128,8 +128,8 @@ class Smoother:
                 rings.times[series], rings.values[series] = times[source], values[source]
                 rings.head[series], rings.count[series] = head[source], count
 
-    def observe(self, rows: Rows, totals: Aggregate, complete: Mask, at: float) -> None:
-        """Adds the aggregates of these workloads after a response was received at `at`, POSIX seconds.
+    def observe(self, rows: Rows, totals: Aggregate, complete: Mask, at: Floats) -> None:
+        """Adds the aggregates of these workloads after the last response of each was received at `at`, POSIX seconds.
 
         complete: shape (rows,): all targets are fresh. A part of a sum is a lower bound, not a value: it never enters a
                   ring (for the policy it is a floor).
@@ -193,7 +193,7 @@ _INDICES = types.Array(types.int64, 1, "C")
 @kernel(
     types.void(
         _RINGS, _RINGS, _INDICES, _INDICES, INDICES, types.Array(types.float64, 2, "A", readonly=True), FLOATS,
-        types.Array(types.bool_, 1, "A", readonly=True), NUMBER, NUMBER,
+        types.Array(types.bool_, 1, "A", readonly=True), FLOATS, NUMBER,
     )
 )  # fmt: skip
 def _keep_highest(
@@ -205,7 +205,7 @@ def _keep_highest(
     latest: Floats,
     finished: Floats,
     complete: Mask,
-    at: float,
+    at: Floats,
     interval: float,
 ) -> None:
     """Write one value per interval into each ring of `rows`: within it a higher one replaces the last, so a ring spans
@@ -221,10 +221,10 @@ def _keep_highest(
             slot = head[series]
             newest = slot - 1 if slot else length - 1
             # Half an interval of slack: scrapes jitter, and a value that comes early is the next one, not the same.
-            if at - times[series, newest] < 0.5 * interval:
+            if at[index] - times[series, newest] < 0.5 * interval:
                 values[series, newest] = np.fmax(values[series, newest], value)
             else:
-                times[series, slot] = at
+                times[series, slot] = at[index]
                 values[series, slot] = value if np.isfinite(value) else np.nan
                 head[series] = (slot + 1) % length
                 count[series] = min(count[series] + 1, length)

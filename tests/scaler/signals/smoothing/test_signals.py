@@ -35,7 +35,7 @@ class One:
         self.signals, self.rows = Smoother([HalfLives(up, down)], interval), np.array([0])
 
     def observe(self, at, work, **more):
-        self.signals.observe(self.rows, totals(work, **more), np.array([True]), at)
+        self.signals.observe(self.rows, totals(work, **more), np.array([True]), np.array([at]))
 
     def work(self, now):
         return float(self.signals.smooth(self.rows, now)[0, Signal.WORK])
@@ -115,8 +115,8 @@ def test_ring_spans_minutes_for_any_number_of_scrapes(pods):
 
 def test_incomplete_sum_is_never_stored_in_a_ring():
     signals, rows = Smoother([HalfLives(0.0, 0.0)] * 2, 5.0), np.array([0, 1])
-    signals.observe(rows, totals(10.0, 10.0, finished=5.0), np.array([True, True]), 0.0)
-    signals.observe(rows, totals(3.0, 3.0, finished=6.0), np.array([True, False]), 5.0)
+    signals.observe(rows, totals(10.0, 10.0, finished=5.0), np.array([True, True]), np.full(len(rows), 0.0))
+    signals.observe(rows, totals(3.0, 3.0, finished=6.0), np.array([True, False]), np.full(len(rows), 5.0))
     assert signals.smooth(rows, 5.0)[:, Signal.WORK].tolist() == [3.0, 10.0]
     assert np.isnan(signals.rates(rows, 5.0)).tolist() == [False, True]
 
@@ -151,14 +151,18 @@ def test_scrape_processed_after_its_successor_is_not_dated_back():
 def test_new_configuration_takes_over_rings_by_workload():
     old = Smoother([HalfLives(0.0, 60.0)] * 3, 5.0)
     rows = np.arange(3)
-    old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=0.0), np.ones(3, dtype=bool), 0.0)
-    old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=50.0), np.ones(3, dtype=bool), 5.0)
+    old.observe(
+        rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=0.0), np.ones(3, dtype=bool), np.full(len(rows), 0.0)
+    )
+    old.observe(
+        rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=50.0), np.ones(3, dtype=bool), np.full(len(rows), 5.0)
+    )
     new = Smoother([HalfLives(0.0, 60.0)] * 2, 5.0)
     new.take(old.columns(), np.array([0]), np.array([2]))
     assert new.smooth(np.array([0, 1]), 5.0).tolist()[0] == [30.0, 0.5, 0.25]
     assert np.isnan(new.smooth(np.array([0, 1]), 5.0)[1]).all()
     assert new.rates(np.array([0, 1]), 5.0)[0] == 10.0
-    new.observe(np.array([0]), totals(1.0, finished=60.0), np.array([True]), 10.0)
+    new.observe(np.array([0]), totals(1.0, finished=60.0), np.array([True]), np.array([10.0]))
     assert old.smooth(rows, 10.0)[2, Signal.WORK] == 30.0, "it is a copy"
 
 
@@ -166,7 +170,7 @@ def smoother_of_two_samples():
     """One workload, 8 requests at 0 s and 16 at 5 s; 0 and 50 finished."""
     old = Smoother([HalfLives(0.0, 60.0)], 5.0)
     for at, work in ((0.0, 8.0), (5.0, 16.0)):
-        old.observe(np.array([0]), totals(work, finished=10.0 * at), np.array([True]), at)
+        old.observe(np.array([0]), totals(work, finished=10.0 * at), np.array([True]), np.array([at]))
     return old
 
 
@@ -187,7 +191,7 @@ def test_samples_outside_the_window_and_from_the_future_are_not_restored():
 
 def test_next_sample_counts_after_dropped_samples_of_the_future():
     new, rows = copied(smoother_of_two_samples().columns(), 3.0), np.array([0])
-    new.observe(rows, totals(32.0, finished=0.0), np.array([True]), 4.0)
+    new.observe(rows, totals(32.0, finished=0.0), np.array([True]), np.full(len(rows), 4.0))
     assert new.smooth(rows, 4.0)[0, Signal.WORK] == 32.0
 
 
@@ -219,7 +223,12 @@ def test_invalid_columns_count_as_missing(change):
 def test_some_workloads_alone_are_smoothed_as_all_together():
     signals, rows = Smoother([HalfLives(float(n), 10.0 * n) for n in range(5)], 5.0), np.arange(5)
     for second in range(0, 50, 5):
-        signals.observe(rows, totals(*(float((second * (n + 3)) % 17) for n in rows)), np.ones(5, dtype=bool), second)
+        signals.observe(
+            rows,
+            totals(*(float((second * (n + 3)) % 17) for n in rows)),
+            np.ones(5, dtype=bool),
+            np.full(len(rows), float(second)),
+        )
     together = signals.smooth(rows, 52.0)
     for some in ([0], [4], [1, 3], [0, 2, 4]):
         np.testing.assert_array_equal(signals.smooth(np.array(some), 52.0), together[some])
