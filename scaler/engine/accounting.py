@@ -54,7 +54,8 @@ class AccountedSweep(NamedTuple):
     queued: requests that wait, in engines and at a gateway; NaN unknown.
     would:  replicas that Tidegate answers; NaN unknown.
     apart:  those of an observed workload, less spec.replicas; NaN unknown, or not observed.
-    up:     1 is: some replica is to run, 0 is none; NaN unknown.
+    wanted: replicas that are to run: spec.replicas, or the decision where the cluster never counts; NaN unknown.
+    rising: the last change of `wanted`: 1 up, 0 down; NaN: none yet.
     counts: the cluster has ever counted its replicas.
     """
 
@@ -64,14 +65,16 @@ class AccountedSweep(NamedTuple):
     queued: Floats
     would: Floats
     apart: Floats
-    up: Floats
+    wanted: Floats
+    rising: Floats
     counts: Mask
 
     @classmethod
     def blank(cls, rows: int) -> AccountedSweep:
-        each, queued, would, apart, up = np.full((5, rows), np.nan)
+        each, queued, would, apart, wanted, rising = np.full((6, rows), np.nan)
         unseen, unknown = np.full(rows, NOT_YET, dtype=np.int64), np.full((rows, len(STATES)), np.nan)
-        return cls(unseen, unknown, each, queued, would, apart, up, counts=np.zeros(rows, dtype=np.bool_))
+        counts = np.zeros(rows, dtype=np.bool_)
+        return cls(unseen, unknown, each, queued, would, apart, wanted, rising, counts)
 
 
 class LedgerSums(NamedTuple):
@@ -79,6 +82,7 @@ class LedgerSums(NamedTuple):
 
     gpu_seconds, state_seconds: shape (rows, len(STATES)).
     wakes, sleeps: scale-ups from zero and scale-downs to zero, by spec.replicas.
+    reversals: rises after a fall, and falls after a rise. To 8 in any number of steps and back to 1 is one.
     requests, prompt, generated: finished requests and tokens that engines have counted.
     shadow:  seconds in which it was observed and both numbers were known. In those:
     saved, added: GPU-seconds that Tidegate would have held less, or more.
@@ -90,6 +94,7 @@ class LedgerSums(NamedTuple):
     state_seconds: Floats
     wakes: Floats
     sleeps: Floats
+    reversals: Floats
     requests: Floats
     prompt: Floats
     generated: Floats
@@ -103,13 +108,14 @@ class LedgerSums(NamedTuple):
     @classmethod
     def blank(cls, rows: int) -> LedgerSums:
         states = (rows, len(STATES))
-        wakes, sleeps, shadow, more, fewer = np.zeros((5, rows))
+        wakes, sleeps, reversals, shadow, more, fewer = np.zeros((6, rows))
         requests, prompt, generated, saved, added, queued = np.full((6, rows), np.nan)
         return cls(
             gpu_seconds=np.full(states, np.nan),
             state_seconds=np.zeros(states),
             wakes=wakes,
             sleeps=sleeps,
+            reversals=reversals,
             requests=requests,
             prompt=prompt,
             generated=generated,
@@ -163,8 +169,9 @@ class Ledger:
         return LedgerSums(
             gpu_seconds=held * took[:, None],
             state_seconds=seconds,
-            wakes=((before.up == 0.0) & (moment.up == 1.0)).astype(float),
-            sleeps=((before.up == 1.0) & (moment.up == 0.0)).astype(float),
+            wakes=((before.wanted == 0.0) & (moment.wanted > 0.0)).astype(float),
+            sleeps=((before.wanted > 0.0) & (moment.wanted == 0.0)).astype(float),
+            reversals=(np.abs(moment.rising - before.rising) == 1.0).astype(float),
             requests=counted[:, 0],
             prompt=counted[:, 1],
             generated=counted[:, 2],
@@ -238,6 +245,8 @@ def look(
         np.nan,
         zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held),
     )
+    wanted = _wanted(readings.wanted, answers, before)
+    changed = np.abs(wanted - before.wanted) > 0.0
     return AccountedSweep(
         state=state,
         gpus=gpus(replicas_by_use, state, totals, each, before.gpus.sum(axis=1)),
@@ -245,17 +254,17 @@ def look(
         queued=queued,
         would=answers.replicas.copy(),
         apart=np.where(answers.observed, answers.replicas - readings.wanted, np.nan),
-        up=_up(readings.wanted, answers, before),
+        wanted=wanted,
+        rising=np.where(changed, wanted > before.wanted, before.rising),
         counts=before.counts | ~np.isnan(readings.wanted),
     )
 
 
-def _up(wanted: Floats, answers: SweepAnswers, before: AccountedSweep) -> Floats:
-    """1 where some replica is to run: by the cluster, or by the decision where the cluster never counts."""
-    mute = before.counts | answers.observed | np.isnan(answers.replicas)
-    answered = np.where(mute, np.nan, answers.replicas > 0.0)
-    published = np.where(np.isnan(wanted), answered, wanted > 0.0)
-    return np.where(np.isnan(published), before.up, published)
+def _wanted(spec_replicas: Floats, answers: SweepAnswers, before: AccountedSweep) -> Floats:
+    """Replicas that are to run: by the cluster, or by the decision where it never counts. If unknown, the last ones."""
+    answered = np.where(before.counts | answers.observed, np.nan, answers.replicas)
+    wanted = np.where(np.isnan(spec_replicas), answered, spec_replicas)
+    return np.where(np.isnan(wanted), before.wanted, wanted)
 
 
 Codes: TypeAlias = NDArray[np.int64]

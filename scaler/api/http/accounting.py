@@ -59,6 +59,12 @@ STATE_SECONDS = AccountFamily("workload_state_seconds", "Time of the workload by
 COUNTERS = (
     AccountFamily("scale_ups_from_zero", "Scale-ups from zero, counted from spec.replicas.", None, {"": "wakes"}),
     AccountFamily("scale_downs_to_zero", "Scale-downs to zero, counted from spec.replicas.", None, {"": "sleeps"}),
+    AccountFamily(
+        "replica_reversals",
+        "Changes of direction of spec.replicas: a rise after a fall, or a fall after a rise.",
+        None,
+        {"": "reversals"},
+    ),
     AccountFamily("requests_finished", "Finished requests.", None, {"": "requests"}),
     AccountFamily(
         "tokens", "Tokens that the engines counted.", "kind", {"prompt": "prompt", "generation": "generated"}

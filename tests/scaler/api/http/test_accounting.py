@@ -30,7 +30,8 @@ class Books:
             queued=np.array([2.0, 0.0]),
             would=np.array([1.0, 2.0]),
             apart=np.array([-2.0, np.nan]),
-            up=np.array([1.0, 1.0]),
+            wanted=np.array([1.0, 1.0]),
+            rising=np.array([np.nan, 1.0]),
             counts=np.array([True, True]),
         )
         counted = np.array([[np.nan, np.nan, np.nan], [5.0, 100.0, np.nan]])

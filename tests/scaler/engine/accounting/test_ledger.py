@@ -17,10 +17,10 @@ NOTHING = np.full((1, 3), np.nan)
 BY_STATE = {state: index for index, state in enumerate(STATES)}
 
 
-def moment(state=GpuUse.SERVING, gpus=8.0, each=8.0, apart=np.nan, queued=0.0, up=1.0):
+def moment(state=GpuUse.SERVING, gpus=8.0, each=8.0, apart=np.nan, queued=0.0, wanted=1.0):
     held = np.zeros((1, len(STATES)))
     held[0, BY_STATE[state]] = gpus
-    columns = ([value] for value in (each, queued, np.nan, apart, up))
+    columns = ([value] for value in (each, queued, np.nan, apart, wanted, np.nan))
     code = np.array([BY_STATE[state]])
     return AccountedSweep(code, held, *(np.array(column) for column in columns), counts=np.array([True]))
 
@@ -82,8 +82,8 @@ def test_unknown_gpus_are_not_counted_as_zero():
 
 def test_sleep_and_wake_are_counted_once_each():
     books = Ledger(1, GAP_S)
-    for at, up in enumerate([1.0, 1.0, 0.0, 0.0, 1.0, np.nan, 1.0, 0.0]):
-        enter(books, 100.0 + at, moment(up=up))
+    for at, wanted in enumerate([1.0, 1.0, 0.0, 0.0, 2.0, np.nan, 1.0, 0.0]):
+        enter(books, 100.0 + at, moment(wanted=wanted))
     assert (books.kept.wakes.tolist(), books.kept.sleeps.tolist()) == ([1.0], [2.0])
 
 

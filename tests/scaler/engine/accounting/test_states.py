@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scaler.engine.accounting import STATES, AccountedSweep, SweepAnswers, look
+from scaler.engine.accounting import STATES, AccountedSweep, Ledger, SweepAnswers, look
 
 NOW = 1000.0
 NO_DECISION = SweepAnswers(np.array([np.nan]), np.array([False]))
@@ -106,18 +106,39 @@ def test_workload_without_gpus_holds_none(classify):
 
 
 @pytest.mark.parametrize(
-    ("counts", "wanted", "decision", "observed", "up"),
+    ("counts", "spec", "decision", "observed", "wanted"),
     [
-        (True, np.nan, 0.0, False, 1.0),  # the cluster is unreachable: no change is known
+        (True, np.nan, 0.0, False, 2.0),  # the cluster is unreachable: no change is known
         (False, np.nan, 0.0, False, 0.0),  # there is no cluster: the decision counts as applied
-        (False, np.nan, 0.0, True, 1.0),  # but not in observe mode
+        (False, np.nan, 0.0, True, 2.0),  # but not in observe mode
         (True, 0.0, 3.0, False, 0.0),  # spec.replicas is 0, whatever is decided
-        (True, np.nan, np.nan, False, 1.0),
+        (True, np.nan, np.nan, False, 2.0),
     ],
 )
 def test_spec_replicas_decide_whether_a_workload_is_up_if_it_was_ever_counted(
-    totals, circumstances, counts, wanted, decision, observed, up
+    totals, circumstances, counts, spec, decision, observed, wanted
 ):
-    before = AccountedSweep.blank(1)._replace(up=np.array([1.0]), counts=np.array([counts]))
+    before = AccountedSweep.blank(1)._replace(wanted=np.array([2.0]), counts=np.array([counts]))
     decisions = SweepAnswers(np.array([decision]), np.array([observed]))
-    assert look(totals(wanted=wanted), circumstances(), decisions, before, NOW).up.tolist() == [up]
+    assert look(totals(wanted=spec), circumstances(), decisions, before, NOW).wanted.tolist() == [wanted]
+
+
+RISE_TO_EIGHT_AND_BACK = [*range(1, 9), 8, 8, *range(8, 0, -1)]
+
+
+@pytest.mark.parametrize(
+    ("spec_replicas", "reversals"),
+    [
+        (RISE_TO_EIGHT_AND_BACK, 1),
+        (list(range(1, 60)), 0),
+        ([2, 2, 3, 3] * 15 + [2], 29),  # 30 changes, each after the first in the other direction
+        ([1, 4, np.nan, np.nan, 4, 6, 3], 1),  # an unknown count is no change
+        ([0, 0, 0], 0),
+    ],
+)
+def test_reversal_is_a_change_of_direction_and_not_of_replicas(totals, circumstances, spec_replicas, reversals):
+    books, decision = Ledger(1, gap_s=10.0), SweepAnswers(np.array([1.0]), np.array([False]))
+    for at, wanted in enumerate(spec_replicas):
+        sweep = look(totals(wanted=wanted), circumstances(), decision, books.now, NOW + at)
+        books.enter(sweep, np.full((1, 3), np.nan), NOW + at, leads=True)
+    assert books.shown.reversals.tolist() == [reversals]
