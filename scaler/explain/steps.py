@@ -185,9 +185,13 @@ def _gpus(case: Case) -> list[str]:
     )
     sentences = []
     if shown > 0.0:
-        held = "" if isnan(aside.gpus_held) else f" of {number(aside.gpus_held)} that its pods request"
+        held = f" of {number(aside.gpus_held)} that its pods request" if shown <= aside.gpus_held else ""
         parts = ", ".join(f"{number(many)} {way}" for many, way in ways if many > 0.0)
         sentences.append(f"Targets show {counted(shown, 'GPU')}{held} as its own: {parts}.")
+    if shown > aside.gpus_held:
+        sentences.append(
+            f"Its running pods request {number(aside.gpus_held)}: a pod has ended since that sample, or uses more."
+        )
     if aside.gpus_parts > 0.0:
         sentences.append(f"{counted(aside.gpus_parts, 'pod')} on shared GPUs, measured by process: for idleness alone.")
     if readings.gpus_stale:
@@ -325,9 +329,10 @@ def _bounds(case: Case) -> list[tuple[str, float, str]]:
     if lower_bound:
         partial = f"readings are lower bounds since {clock(after.incomplete_since)}"
     requests = f"Readings are lower bounds: the requests that are known need {number(sized)}."
+    hysteresis = ("requests", sized, requests) if lower_bound else ("band", *_band(case))
     chain = (
         ("demand", whole, ""),
-        ("requests", sized, requests) if lower_bound else ("band", sized, _band(case)),
+        hysteresis,
         ("minimum", minimum, f"Not fewer than {least}."),
         ("start", start, f"Not fewer than the {number(start)} of the cluster: {young}."),
         ("maximum", maximum, f"Not more than {spec.maximum}, its maximum."),
@@ -336,11 +341,17 @@ def _bounds(case: Case) -> list[tuple[str, float, str]]:
     return [chain[0], *(bound for before, bound in pairwise(chain) if bound[1] != before[1])]
 
 
-def _band(case: Case) -> str:
+def _band(case: Case) -> tuple[float, str]:
+    """The replicas after hysteresis, and its sentence. No demand is below zero: if only such a demand went lower, the
+    minimum decides, and hysteresis changes nothing.
+    """
     stepped, last, band = case.trace.bounds.sized, case.before.replicas, case.plan.spec.band
+    edge = stepped - 1 - band
+    if edge < 0.0:
+        return case.trace.bounds.whole, ""
     way = "stays at" if stepped == last else f"goes down from {number(last)} to"
-    edge, demand = f"{number(stepped - 1)} - {number(band)} = {number(stepped - 1 - band)}", number(case.trace.demand)
-    return f"It {way} {number(stepped)}: hysteresis goes lower at a demand of {edge}, and it is {demand}."
+    below, demand = f"{number(stepped - 1)} - {number(band)} = {number(edge)}", number(case.trace.demand)
+    return stepped, f"It {way} {number(stepped)}: hysteresis goes lower at a demand of {below}, and it is {demand}."
 
 
 def clamp(case: Case) -> Step:
@@ -354,7 +365,8 @@ def clamp(case: Case) -> Step:
     if not sentences:
         sentences = [f"{end}, within {spec.minimum} to {spec.maximum}: no bound changes it."]
     table = ExplainTable(("bound", "replicas"), tuple((name, replicas) for name, replicas, _ in found))
-    return Step("clamp", title, (*sentences, f"So {end} while it is awake."), table)
+    awake = f"Awake it would have {end}" if case.trace.replicas == 0.0 else f"So {end} while it is awake"
+    return Step("clamp", title, (*sentences, f"{awake}."), table)
 
 
 def _held(case: Case) -> list[str]:

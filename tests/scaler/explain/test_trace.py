@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from exporter.model import WorkloadKey
 from scaler.engine.decision_log import Entry, blank
-from scaler.explain.constraints import overrides
-from scaler.explain.steps import clamp, objectives, winner
+from scaler.explain.constraints import overrides, published
+from scaler.explain.steps import clamp, cleaned, objectives, winner
 from scaler.explain.trace import Case, summary
 from scaler.model import Decision, Evidence, Reason
 from scaler.policy.columns import (
@@ -156,6 +156,46 @@ def test_bounds_end_at_the_replicas_that_the_kernel_decides(entry):
     if replicas > 0.0:
         assert numbers[-1] == replicas
         assert f"So {replicas:.0f} replica" in clamped.sentences[-1]
+
+
+@random_entries
+@given(entry=entries())
+def test_no_sentence_has_a_negative_number(entry):
+    case = Case.of(entry)
+    steps = (
+        cleaned(case),
+        objectives(case),
+        winner(case),
+        clamp(case),
+        overrides(case, None),
+        published(case, None, None),
+    )
+    for sentence in (summary(case), *(sentence for each in steps for sentence in each.sentences)):
+        assert not re.search(r"(?<!\d)-\d", sentence), sentence
+
+
+@random_entries
+@given(entry=entries())
+def test_replicas_of_a_sleeping_workload_are_conditional(entry):
+    case = Case.of(entry)
+    last = clamp(case).sentences[-1]
+    if case.trace.replicas == 0.0:
+        assert not last.startswith("So ")
+
+
+@given(shown=st.integers(1, 9), held=one_of(NAN, *map(float, range(9))))
+def test_shown_gpus_are_part_of_the_requested_ones_or_the_difference_has_a_reason(shown, held):
+    inputs = blank(1)
+    for name in ("gpus_shown", "gpus_utilised"):
+        getattr(inputs.aside, name)[:] = shown
+    for name in ("gpus_silent", "gpus_lost", "gpus_parts"):
+        getattr(inputs.aside, name)[:] = 0.0
+    inputs.aside.gpus_held[:] = held
+    inputs.when.at[:] = NOW
+    sentences = " ".join(cleaned(Case.of(decided(Spec(0, 8, ()), inputs))).sentences)
+    among = re.search(rf"Targets show {shown} GPUs? of (\d+) that its pods request", sentences)
+    assert (among is not None) == (shown <= held)
+    assert (f"Its running pods request {held:.0f}: " in sentences) == (shown > held)
 
 
 @random_entries
