@@ -170,7 +170,7 @@ class Daemon:
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(
                 *ExplainHandler(
-                    lambda: self.publisher.board, self._explainer, clock.now, self._repeats, self._outcomes.step
+                    lambda: self.publisher.board, self._explainer, clock.now, self._repeats, self._outcomes.of
                 ).routes(),
                 *web_accounts.routes(self._decider, lambda: self._config.prices.said_gpu_hour, clock.now),
             ),

@@ -144,6 +144,9 @@ def published(case: Case, decision: Decision | None, follows: str | None) -> Ste
         text = "unknown" if replicas is None else f"{counted(replicas, 'replica')}, {decision.reason}"
         differs = "" if same else " The steps above are of its own decision."
         sentences.append(f"This replica repeats the decision of the leader at {follows}: {text}.{differs}")
+    if follows is None and decision is not None and not _same(case, decision):
+        many = "unknown" if decision.replicas is None else counted(decision.replicas, "replica")
+        sentences.append(f"The published decision is newer than these steps: {many}, {decision.reason}.")
     return Step("published", "Published replicas", tuple(sentences))
 
 

@@ -27,10 +27,13 @@ from scaler.policy.columns import OBJECTIVES, REASONS, Spec
 from scaler.signals.pods import TargetReading
 from scaler.signals.smoothing import Rings
 
-from . import history
+from . import history, rows
 from .constraints import overrides, published
 from .formats import clock
 from .history import HistorySpan
+from .outcome import controller_step
+from .outcome_inputs import ControllerOutcome
+from .rows import NextOutcome
 from .steps import clamp, cleaned, objectives, raw, smoothed, winner
 from .trace import Case, summary
 
@@ -52,7 +55,7 @@ class ExplainInput:
     decision:   of the Board; None if there is none.
     follows:    HOST:PORT of the leader whose Board this replica repeats; None if the Board is its own.
     reads, rings: the latest samples of its targets, and its windows.
-    controller: the last step of the current decision: what KEDA and the HPA do.
+    controller: what KEDA and the HPA do with the current decision; None if unknown.
     """
 
     workload: WorkloadKey
@@ -63,7 +66,7 @@ class ExplainInput:
     follows: str | None = None
     reads: Sequence[TargetReading] = ()
     rings: Rings | None = None
-    controller: Document | None = None
+    controller: ControllerOutcome | None = None
 
 
 class DecisionExplainer:
@@ -84,7 +87,7 @@ class DecisionExplainer:
         now: float,
         at: float | None,
         follows: str | None,
-        controller: Document | None,
+        controller: ControllerOutcome | None,
     ) -> Callable[[], Document] | None:
         """None if neither the decider nor the Board has the workload. at: as in `ExplainInput`."""
         past, decision = self._decider.past(workload), board.get(workload)
@@ -111,6 +114,7 @@ def document(about: ExplainInput) -> Document:
         "log_begins_at": begins,
         "summary": _undecided(about) if case is None else _before_log(about.at, begins) + summary(case),
         "answer": None if about.decision is None else about.decision.to_document(),
+        "row": None if about.decision is None else _row(about.decision, about),
         "follows": about.follows,
         "chain": [] if case is None else _chain(case, about),
         "inputs": None if entry is None else inputs(entry),
@@ -123,7 +127,7 @@ def _chain(case: Case, about: ExplainInput) -> list[Document]:
     present = about.at is None
     decision = about.decision if present else None
     steps = [
-        raw(case, about.reads if present else None),
+        raw(case, about.reads if present else None, about.now),
         cleaned(case),
         smoothed(case, about.rings),
         objectives(case, decision),
@@ -132,8 +136,15 @@ def _chain(case: Case, about: ExplainInput) -> list[Document]:
         overrides(case, decision),
         published(case, decision, about.follows if present else None),
     ]
-    last = [about.controller] if present and about.controller is not None else []
+    last = [controller_step(about.controller)] if present and about.controller is not None else []
     return [*(step.to_document() for step in steps), *last]
+
+
+def _row(decision: Decision, about: ExplainInput) -> Document:
+    """The row of `/api/v1/rows`, so that a reader has the head and the steps of one decision."""
+    outcome = about.controller
+    ahead = None if outcome is None else NextOutcome(str(outcome.code), outcome.sentences[0])
+    return rows.row(decision, about.now, ahead).to_document()
 
 
 def _before_log(at: float | None, begins: float | None) -> str:

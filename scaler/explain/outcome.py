@@ -3,8 +3,8 @@
 Obstacles come first: nothing is published, nothing acts on it, it is paused or broken. Then KEDA, between zero and one;
 then the HPA. Further sentences say what else matters.
 
-Worked example: `ClusterView(lambda: board, lambda: registry, cluster, clock.now).step(WorkloadKey("ai", "chat"))` is
-`{"step": "controller", "title": "What KEDA and the HPA do", "sentences": ["up: in at most 15 s ..."], "table": ...}`.
+Worked example: `ClusterView(lambda: board, lambda: registry, cluster, clock.now).of(WorkloadKey("ai", "chat"))` has
+the code `up` and the sentence "in at most 15 s ...".
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class ClusterView:
             return before
         return OutcomeRow(decision, facts, controller_outcome(decision, facts, now, mates))
 
-    def step(self, workload: WorkloadKey) -> dict[str, Any] | None:
-        """The last step of an explanation. None without such a workload or without a decision."""
+    def of(self, workload: WorkloadKey) -> ControllerOutcome | None:
+        """None without such a workload or without a decision."""
         now, registry = self.now(), self.registry()
         target = registry.targets.get(workload)
         related = [
@@ -80,7 +80,7 @@ class ClusterView:
         ]
         for decision, facts, mates in _around(self.board(), registry, related, shown(self.cluster, now)):
             if decision.workload == workload:
-                return controller_step(controller_outcome(decision, facts, now, mates))
+                return controller_outcome(decision, facts, now, mates)
         return None
 
 

@@ -16,7 +16,7 @@ from exporter.model import WorkloadKey
 from scaler.model import Decision, Reason
 
 from .formats import age, shift
-from .summary import OBSTACLES, REASONS, Severity, WorkloadState, clause, state
+from .summary import OBSTACLES, REASONS, STATES, Severity, WorkloadState, clause, state
 
 
 class NextOutcome(NamedTuple):
@@ -34,6 +34,7 @@ class Row:
     load:    requests waiting, running or held by the gateway, as far as known. demand: replicas, unrounded.
     gpus:    that it holds. gpu: their activity; gpu_activity: the source of that.
     stale:   targets with stale readings. incomplete: series that make a reading a lower bound.
+    why:     the explanation of the state: the reason, if it has another word, and its numbers.
     hindered, hindered_by: the obstacle of KEDA or the HPA, of HINDRANCES, and its sentence.
     """
 
@@ -91,15 +92,16 @@ def row(decision: Decision, now: float, ahead: NextOutcome | None = None) -> Row
     """now: POSIX seconds, for durations in its clause. ahead: None if unknown."""
     evidence = decision.evidence
     word = None if ahead is None else OBSTACLES.get(ahead.code)
+    shown = state(decision)
     severities = {REASONS[decision.reason].severity, Severity.FINE if word is None else word.severity}
     return Row(
         namespace=decision.workload.namespace,
         name=decision.workload.name,
         trigger=decision.workload.trigger,
-        state=state(decision),
+        state=shown,
         reason=decision.reason,
         severity=next(each for each in Severity if each in severities),  # the worse of the two
-        why=clause(decision, now),
+        why=_why(decision, shown, now),
         cluster=evidence.replicas_wanted,
         ready=evidence.replicas_ready,
         pending=evidence.replicas_pending,
@@ -123,6 +125,14 @@ def row(decision: Decision, now: float, ahead: NextOutcome | None = None) -> Row
         hindered=None if ahead is None or word is None else ahead.code,
         hindered_by=None if ahead is None or word is None else ahead.says,
     )
+
+
+def _why(decision: Decision, shown: WorkloadState, now: float) -> str:
+    """A row has one word for the state, so the reason's word is here, if it says more."""
+    word, numbers = REASONS[decision.reason].word, clause(decision, now)
+    if decision.reason is Reason.ASLEEP and shown is not WorkloadState.ASLEEP:
+        word = "scales to zero"
+    return numbers if word == STATES[shown].word or decision.reason is Reason.WARM else f"{word}: {numbers}"
 
 
 def by_severity(rows: Iterable[Row]) -> list[Row]:

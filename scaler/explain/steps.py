@@ -70,8 +70,10 @@ def _plain(cell: Cell) -> Cell:
     return round(float(cell), 3) if isfinite(cell) else None
 
 
-def raw(case: Case, reads: Sequence[TargetReading] | None) -> Step:
-    """reads: the latest samples of each target; None for the past, of which single targets are not stored."""
+def raw(case: Case, reads: Sequence[TargetReading] | None, now: float) -> Step:
+    """reads: the latest samples of each target at `now`, POSIX seconds; None for the past, of which single targets are
+    not stored.
+    """
     title = "What the targets report"
     if reads is None:
         return Step("raw", title, (f"Single targets are not stored. The sums of {clock(case.at)} are below.",))
@@ -80,7 +82,9 @@ def raw(case: Case, reads: Sequence[TargetReading] | None) -> Step:
     columns = ("page", "of", "age", "waiting", "running", "held", "KV", "GPUs", "active", "counts")
     fresh = sum(read.fresh for read in reads)
     sentence = f"{fresh} of {counted(len(reads), 'target')} {'has' if fresh == 1 else 'have'} fresh samples."
-    return Step("raw", title, (sentence,), ExplainTable(columns, tuple(_row(read) for read in reads)))
+    newer = sum(read.age_s is not None and now - read.age_s > case.at for read in reads)
+    news = (f"{counted(newer, 'target')} answered after this decision: the rows below are newer.",) if newer else ()
+    return Step("raw", title, (sentence, *news), ExplainTable(columns, tuple(_row(read) for read in reads)))
 
 
 def _row(read: TargetReading) -> tuple[Cell, ...]:

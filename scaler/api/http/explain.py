@@ -24,6 +24,7 @@ from scaler.model import Board
 
 if TYPE_CHECKING:
     from scaler.explain.document import DecisionExplainer
+    from scaler.explain.outcome_inputs import ControllerOutcome
 
 Document: TypeAlias = dict[str, Any]
 
@@ -43,14 +44,14 @@ class ExplainHandler:
     source:     None until the first decision.
     now:        POSIX seconds.
     follows:    HOST:PORT of the leader, if this replica repeats its Board; None if the Board is its own.
-    controller: the last step of the chain, what KEDA and the HPA do with the number; None if unknown.
+    controller: what KEDA and the HPA do with the number, the last step of the chain; None if unknown.
     """
 
     board: Callable[[], Board]
     source: Callable[[], DecisionExplainer | None]
     now: Callable[[], float]
     follows: Callable[[], str | None] = lambda: None
-    controller: Callable[[WorkloadKey], Document | None] = lambda _: None
+    controller: Callable[[WorkloadKey], ControllerOutcome | None] = lambda _: None
 
     def routes(self) -> Sequence[web.RouteDef]:
         return [

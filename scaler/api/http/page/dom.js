@@ -47,6 +47,12 @@ export function sign(state) {
 // The word of a code that this page does not know.
 export const plain = (code) => ({ word: code.replaceAll("_", " "), meaning: null });
 
+// Shows the reason: the explanation of the state.
+export function showReason(element, row, reason) {
+  say(element, row.why);
+  mark(element, "title", reason.meaning ? `${row.why}\n${reason.word}: ${reason.meaning}` : row.why);
+}
+
 // Shows the obstacle of KEDA or the HPA, if there is one.
 export function showObstacle(chip, row, hindrances) {
   chip.hidden = !row.hindered;

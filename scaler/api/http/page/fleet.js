@@ -1,6 +1,6 @@
 // All workloads: sums, filters, and a table of which only the rows in view exist.
 
-import { h, mark, plain, say, showObstacle, sign } from "./dom.js";
+import { h, mark, plain, say, showObstacle, showReason, sign } from "./dom.js";
 import * as format from "./format.js";
 import { hashOf, keyOf } from "./api.js";
 import * as spark from "./spark.js";
@@ -147,13 +147,12 @@ export function fleetView(words, { wanted, of }) {
       h("span", { class: "name" }, row.trigger ? `${row.name}/${row.trigger}` : row.name));
     const cells = Object.fromEntries(COLUMNS.slice(1).map((column) => [column.name, h("td", { role: "cell", class: column.name })]));
     parts.word = h("span", { class: "word" });
-    parts.reason = h("span", { class: "chip" });
     parts.hindered = h("span", { class: "chip" });
     parts.observed = h("span", { class: "chip quiet", title: "only observed: its number is not published to KEDA and the HPA" }, "observed");
     parts.notes = h("span", { class: "chip quiet" });
     parts.why = h("span", { class: "why" });
     parts.sign = h("span", { class: "sign-place" });
-    cells.state.append(h("span", { class: "line" }, parts.sign, parts.word, parts.reason, parts.hindered, parts.observed, parts.notes), parts.why);
+    cells.state.append(h("span", { class: "line" }, parts.sign, parts.word, parts.hindered, parts.observed, parts.notes), parts.why);
     for (const name of ["replicas", "load", "gpu"]) {
       parts[name] = h("span", { class: "number" });
       parts.sparks[name] = h("span", { class: "spark-place" });
@@ -175,16 +174,12 @@ export function fleetView(words, { wanted, of }) {
     mark(parts.tr, "data-severity", row.severity);
     say(parts.word, state.word);
     mark(parts.word, "title", state.meaning);
-    parts.reason.hidden = reason.word === state.word || (row.severity === "fine" && row.reason === "warm");
-    say(parts.reason, reason.word);
-    mark(parts.reason, "title", reason.meaning);
     showObstacle(parts.hindered, row, hindrances);
     parts.observed.hidden = !row.observed;
     parts.notes.hidden = !row.notes.length;
     say(parts.notes, row.notes.length === 1 ? "1 note" : `${row.notes.length} notes`);
     mark(parts.notes, "title", row.notes.join("\n"));
-    say(parts.why, row.why);
-    mark(parts.why, "title", row.why);
+    showReason(parts.why, row, reason);
     number(parts.replicas, format.shift(row.cluster, row.published), row.published);
     mark(parts.replicas, "data-moves", row.cluster !== null && row.published !== null && row.cluster !== row.published ? "" : null);
     number(parts.load, format.count(row.load), row.load);

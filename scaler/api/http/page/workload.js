@@ -2,13 +2,13 @@
 
 import { get, hashOf, keyOf, pathOf } from "./api.js";
 import { chart, reasonBand } from "./chart.js";
-import { h, mark, say, showObstacle, sign } from "./dom.js";
+import { h, mark, plain, say, showObstacle, showReason, sign } from "./dom.js";
 import * as format from "./format.js";
 import { seriesOf } from "./history.js";
 import { decidedOn } from "./evidence.js";
 
 const SPANS = [[900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "24 h"]];
-const SLOW_MS = 5_000; // history and explanation; the head moves with every poll
+const SLOW_MS = 5_000; // the charts; head, evidence and steps come with every poll, in one document
 const POINTS = 480;
 const LONG = 40; // letters: longer texts are broken into lines, shorter ones never
 const SHORTEST_S = 900; // of an axis, where less data exists
@@ -21,6 +21,8 @@ export function workloadView(words, workload) {
   let series = null;
   let slowAt = -Infinity;
   let gone = false;
+  let latest = null; // the changes that are drawn: the list keeps its place while it is scrolled
+  let asking = false;
 
   const live = h("p", { class: "hidden", role: "status" });
   const read = (place) => {
@@ -37,7 +39,6 @@ export function workloadView(words, workload) {
   ];
   const signPlace = h("span", { class: "sign-place" });
   const word = h("span", { class: "word" });
-  const reason = h("span", { class: "chip" });
   const obstacle = h("span", { class: "chip" });
   const obstacleText = h("p", { class: "why", hidden: true });
   const observed = h("span", { class: "chip quiet", hidden: true }, "observed: not published");
@@ -61,7 +62,7 @@ export function workloadView(words, workload) {
     h("nav", { "aria-label": "Breadcrumb" }, h("a", { href: "#/" }, "← all workloads")),
     h("header", { class: "title" },
       h("div", {}, h("h1", { tabindex: -1 }, h("span", { class: "namespace" }, `${workload.namespace}/`), workload.trigger ? `${workload.name}/${workload.trigger}` : workload.name),
-        h("p", { class: "line" }, signPlace, word, reason, obstacle, observed), why, obstacleText),
+        h("p", { class: "line" }, signPlace, word, obstacle, observed), why, obstacleText),
       h("p", { class: "answer" }, shift, ready)),
     missing, content, h("p", { class: "command" }, code, copy), live);
 
@@ -90,11 +91,8 @@ export function workloadView(words, workload) {
     const given = reasonWords.get(row.reason);
     say(word, state?.word ?? row.state);
     mark(word, "title", state?.meaning);
-    reason.hidden = (given?.word ?? row.reason) === (state?.word ?? row.state);
-    say(reason, given?.word ?? row.reason);
-    mark(reason, "title", given?.meaning);
     observed.hidden = !row.observed;
-    say(why, row.why);
+    showReason(why, row, given ?? plain(row.reason));
     showObstacle(obstacle, row, hindrances);
     obstacleText.hidden = !row.hindered_by;
     say(obstacleText, row.hindered_by ?? "");
@@ -108,7 +106,28 @@ export function workloadView(words, workload) {
   async function slow() {
     if (performance.now() - slowAt < SLOW_MS) return;
     slowAt = performance.now();
-    await Promise.allSettled([history(), explanation(), entry()]);
+    await Promise.allSettled([history()]);
+  }
+
+  // Head, evidence and steps are of one document, so that no two numbers contradict each other. A server without
+  // explanations has the row and the evidence alone.
+  async function decision(board) {
+    if (asking) return;
+    asking = true;
+    try {
+      const given = await explanation();
+      if (given?.row && workload.at === null) {
+        head(given.row, given.now);
+        evidence.replaceChildren(...decidedOn(given.answer, given.now));
+      } else {
+        head(board.workloads.find((each) => keyOf(each) === keyOf(workload)), board.now);
+        await entry();
+      }
+    } catch {
+      // the poll of the rows reports it
+    } finally {
+      asking = false;
+    }
   }
 
   async function history() {
@@ -126,11 +145,12 @@ export function workloadView(words, workload) {
   async function explanation() {
     const query = workload.at === null ? {} : { at: workload.at };
     const { status, document } = await get(pathOf("api/v1/explain", workload, query));
-    if (status !== 200) return;
+    if (status !== 200) return null;
     explained.hidden = false;
     explained.replaceChildren(...chain(document, workload));
     changes.hidden = !document.changes?.length;
-    changes.replaceChildren(...timeline(document.changes ?? [], workload, reasonWords));
+    if (latest !== (latest = JSON.stringify(document.changes))) changes.replaceChildren(...timeline(document.changes ?? [], workload, reasonWords));
+    return document;
   }
 
   async function entry() {
@@ -152,7 +172,9 @@ export function workloadView(words, workload) {
       missing.hidden = !gone;
       content.hidden = gone;
       say(missing, gone ? "This workload is not on the Board: neither in the configuration nor in the cluster." : "");
-      if (row) head(row, document.now);
+      if (!row) return;
+      if (!element.dataset.state) head(row, document.now); // until the explanation comes
+      decision(document);
       slow();
     },
     accounts(document) {
@@ -174,7 +196,7 @@ const quoted = (text) => (/^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replace
 
 // The explanation, step by step. This page knows no step by name.
 function chain(document, workload) {
-  const of = workload.at === null ? null : h("p", { class: "of" }, `the decision of ${format.moment(document.at)} `, h("a", { href: hashOf(workload) }, "back to now"));
+  const of = workload.at === null ? null : h("p", { class: "of" }, `the decision of ${format.moment(document.at)}; head and evidence are newer `, h("a", { href: hashOf(workload) }, "back to now"));
   return [
     h("header", {}, h("h2", {}, "Explanation"), of),
     document.follows ? h("p", { class: "of" }, `the decision of the leader at ${document.follows}`) : null,

@@ -10,7 +10,8 @@ from scaler.api.http.server import WebServer
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
 from scaler.explain.document import DecisionExplainer
-from scaler.explain.steps import Step
+from scaler.explain.outcome_inputs import ControllerOutcome, OutcomeCode
+from scaler.explain.rows import row
 from scaler.model import Board, Decision, Reason
 from scaler.policy.columns import Signal, Spec
 from scaler.workloads.spec import WorkloadSpec
@@ -55,7 +56,7 @@ async def test_document_is_of_the_last_sweep_and_reproduces_its_decision(decided
     status, document = await decided_site.get_json("/api/v1/explain/ai/chat")
     assert status == 200
     assert list(document) == [
-        "workload", "now", "at", "log_begins_at", "summary", "answer", "follows", "chain", "inputs", "changes"
+        "workload", "now", "at", "log_begins_at", "summary", "answer", "row", "follows", "chain", "inputs", "changes"
     ]  # fmt: skip
     assert document["workload"] == {"namespace": "ai", "name": "chat", "trigger": ""}
     assert (document["now"], document["at"], document["log_begins_at"]) == (1061.0, 1060.0, 1000.0)
@@ -147,11 +148,28 @@ async def test_workload_known_only_to_the_leader_has_a_decision_without_a_chain(
 
 
 async def test_controller_step_is_last_and_only_of_the_present(decided_site):
-    decided_site.controller = Step("controller", "What the HPA does", ("It scales up.",)).to_document()
+    decided_site.controller = ControllerOutcome(OutcomeCode.AT_MAX, ("the HPA stays at 2.",))
     _, now = await decided_site.get_json("/api/v1/explain/ai/chat")
     _, then = await decided_site.get_json("/api/v1/explain/ai/chat?at=1030")
     assert [step["step"] for step in now["chain"]] == [*STEPS, "controller"]
     assert [step["step"] for step in then["chain"]] == STEPS
+    assert (now["row"]["hindered"], now["row"]["hindered_by"]) == ("at_max", "the HPA stays at 2.")
+
+
+async def test_row_steps_and_evidence_are_of_one_decision(decided_site):
+    _, document = await decided_site.get_json("/api/v1/explain/ai/chat")
+    decision = decided_site.publisher.board.get(CHAT)
+    assert document["answer"] == json.loads(json.dumps(decision.to_document()))
+    assert document["row"] == json.loads(json.dumps(row(decision, decided_site.now).to_document()))
+    assert not any("newer than these steps" in sentence for sentence in document["chain"][-1]["sentences"])
+
+
+async def test_steps_say_if_the_published_decision_is_newer(decided_site):
+    decided_site.publisher.publish([Decision(CHAT, 5, True, Reason.SERVING, 1060.5)], 1060.5)
+    _, document = await decided_site.get_json("/api/v1/explain/ai/chat")
+    assert document["chain"][-1]["sentences"][-1] == (
+        "The published decision is newer than these steps: 5 replicas, serving."
+    )
 
 
 def test_present_is_explained_without_a_log():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from scaler.explain.rows import row
+
 from .conftest import NOW, history
 
 CHAIN = [
@@ -25,8 +27,8 @@ SHADOW = {
 }  # fmt: skip
 
 
-def one_of_everything(decisions, queries=None, follows=None, chain=CHAIN):
-    """Returns routes for a `Site`; queries of the explanation are appended to `queries`."""
+def one_of_everything(decisions, queries=None, follows=None, chain=CHAIN, answer=None):
+    """Returns routes for a `Site`; queries of the explanation are appended to `queries`. answer: its decision."""
 
     async def explain(request):
         if queries is not None:
@@ -35,7 +37,9 @@ def one_of_everything(decisions, queries=None, follows=None, chain=CHAIN):
         return web.json_response({
             "workload": {}, "now": NOW, "at": at, "log_begins_at": NOW - 7200.0,
             "summary": f"3 replicas as of {at:.0f}",
-            "answer": None, "follows": follows, "chain": chain, "inputs": {"version": 1}, "changes": CHANGES,
+            "answer": None if answer is None else answer.to_document(),
+            "row": None if answer is None else row(answer, NOW).to_document(), "follows": follows, "chain": chain,
+            "inputs": {"version": 1}, "changes": CHANGES,
         })  # fmt: skip
 
     async def accounts(_):

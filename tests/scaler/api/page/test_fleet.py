@@ -11,7 +11,7 @@ from exporter.model import WorkloadKey
 from scaler.explain import formats
 from scaler.explain.outcome_inputs import ControllerOutcome, OutcomeCode
 from scaler.explain.rows import row
-from scaler.explain.summary import REASONS, STATES
+from scaler.explain.summary import STATES
 from scaler.model import Reason
 
 from .conftest import BUSY, EVERY_REASON, NOW, ROWS, decision, facts, history
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 CELLS = f"""{ROWS}.map((tr) => ({{
     name: tr.querySelector('th a').textContent,
     word: tr.querySelector('.word').textContent,
-    reason: tr.querySelector('.chip:not(.quiet)').hidden ? null : tr.querySelector('.chip').textContent,
     why: tr.querySelector('.why').textContent,
     numbers: ['replicas', 'load', 'gpu'].map((name) => tr.querySelector(`td.${{name}} .number`).textContent),
     demand: tr.querySelector('td.demand').textContent,
@@ -35,10 +34,8 @@ HOSTILE = '<img src=x onerror="window.owned=1">"\'&amp;'
 def expected(each, now=NOW):
     """Returns the cells of a row as the terminal prints them."""
     cells = row(each, now)
-    word, reason = STATES[cells.state].word, REASONS[cells.reason].word
-    is_redundant = reason == word or cells.reason is Reason.WARM
     return {
-        "name": f"{cells.namespace}/{cells.label}", "word": word, "reason": None if is_redundant else reason,
+        "name": f"{cells.namespace}/{cells.label}", "word": STATES[cells.state].word,
         "why": cells.why, "numbers": [cells.shift, formats.count(cells.load), formats.ratio(cells.gpu)],
         "demand": formats.count(cells.demand), "age": cells.age(now), "notes": not cells.notes,
     }  # fmt: skip

@@ -184,3 +184,21 @@ async def test_page_reports_a_removed_workload(visit, site):
     site.publish([decision("code")])
     await page.until("document.querySelector('.workload-view .nothing:not([hidden])')")
     assert "not on the Board" in await page.evaluate("document.querySelector('.nothing').textContent")
+
+
+async def test_head_evidence_and_steps_are_of_one_decision(visit, site):
+    """The rows have 3 replicas; the explanation is of a newer decision, of 5."""
+    newer = decision("chat", replicas=5, evidence=replace(BUSY, waiting=77.0))
+    site.more = one_of_everything([decision("chat")], answer=newer)
+    page = await visit([decision("chat")], "#/ai/chat")
+    await page.until("document.querySelector('.summary-line') && document.querySelector('.evidence .facts')")
+    assert await page.evaluate("document.querySelector('.title .figure').textContent") == "2 → 5"
+    assert "77 waiting" in await page.evaluate("document.querySelector('.title .why').textContent")
+    assert (await page.evaluate(FACTS))["waiting"] == "77"
+
+
+async def test_past_explanation_says_that_the_head_is_newer(visit, site):
+    site.more = one_of_everything([decision("chat")], answer=decision("chat", replicas=5))
+    page = await visit([decision("chat")], f"#/ai/chat?at={NOW - 900.0:.0f}")
+    await page.until("document.querySelector('.explained .of')?.textContent.includes('head and evidence are newer')")
+    assert await page.evaluate("document.querySelector('.title .figure').textContent") == "2 → 3"

@@ -10,7 +10,7 @@ from exporter.kubernetes.resources import HPAS, RESOURCES
 from exporter.model import WorkloadKey
 from scaler.api.http.collectors import OutcomeCollector
 from scaler.config import Config, Kubernetes, Workload
-from scaler.explain.outcome import ClusterView
+from scaler.explain.outcome import ClusterView, controller_step
 from scaler.explain.outcome_inputs import shown, survey
 from scaler.model import Board, Decision, Reason
 from scaler.workloads import take
@@ -93,13 +93,13 @@ def test_trigger_that_names_a_configured_workload_acts_on_it(view_of):
 def test_scaled_object_replaces_hpas_hidden_by_rbac(view_of):
     view = view_of(api.deployment("chat", replicas=4), scaled("chat"), unlisted=[HPAS])
     assert codes(view) == {CHAT: "down"}
-    assert "its HPA cannot be read" in " ".join(view.step(CHAT)["sentences"])
+    assert "its HPA cannot be read" in " ".join(view.of(CHAT).sentences)
 
 
 def test_unknown_workload_has_no_controller_step(view_of):
     view = view_of(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
-    assert view.step(CHAT)["step"] == "controller"
-    assert view.step(CODE) is None  # on the Board, and of no registry
+    assert controller_step(view.of(CHAT))["step"] == "controller"
+    assert view.of(CODE) is None  # on the Board, and of no registry
 
 
 def test_metrics_have_the_hpas_number_conditions_and_outcome(view_of):

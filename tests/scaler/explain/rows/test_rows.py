@@ -9,7 +9,7 @@ from exporter.model import WorkloadKey
 from scaler.engine.accounting import STATES as GPU_USES
 from scaler.explain.formats import count, ratio, shift, span
 from scaler.explain.rows import NextOutcome, by_severity, fleet, row
-from scaler.explain.summary import REASONS, STATES, Severity, WorkloadState, state, words_document
+from scaler.explain.summary import REASONS, STATES, Severity, WorkloadState, clause, state, words_document
 from scaler.model import Decision, Evidence, Objective, Reason
 
 CHAT = WorkloadKey("ai", "chat")
@@ -59,7 +59,7 @@ def test_held_decision_shows_its_time_and_the_stale_targets():
     held = replace(SERVING, reason=Reason.HELD, held_since=940.0, evidence=Evidence(stale=("a", "b", "c")))
     shown = row(held, 1000.0)
     assert (shown.state, shown.severity, shown.age(1000.0)) == (WorkloadState.UNKNOWN, Severity.PROBLEM, "held 1 min")
-    assert shown.why == "no fresh readings from a and 2 more: the last decision holds, for 1 min now"
+    assert shown.why == "held: no fresh readings from a and 2 more: the last decision holds, for 1 min now"
 
 
 @pytest.mark.parametrize("left", [{"replicas_wanted": 2, "replicas_ready": 2}, {"replicas_wanted": 0, "gpus_held": 4}])
@@ -118,7 +118,19 @@ def test_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expecte
     ],
 )
 def test_sentence_has_the_numbers_of_its_reason(decision, why):
-    assert row(decision, 1000.0).why == why
+    assert clause(decision, 1000.0) == why
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("evidence", [IDLE, replace(IDLE, running=1.0), Evidence(replicas_wanted=2, replicas_ready=0)])
+def test_reason_explains_the_state_and_does_not_repeat_it(reason, evidence):
+    replicas = 0 if reason is Reason.ASLEEP else None if reason is Reason.UNKNOWN else 2
+    shown = row(Decision(CHAT, replicas, replicas != 0, reason, 990.0, held_since=980.0, evidence=evidence), 1000.0)
+    lead, colon, _ = shown.why.partition(": ")
+    assert lead != STATES[shown.state].word
+    assert lead != "asleep", "it still has replicas"
+    if reason in (Reason.CAPPED, Reason.FROZEN, Reason.NO_WAKE_SOURCE):
+        assert (lead, colon) == (REASONS[reason].word, ": ")
 
 
 @pytest.mark.parametrize("reason", Reason)
