@@ -96,6 +96,7 @@ IGNORED_WITHOUT_REASON = Rule("TG092", "ignored-without-reason", "error")
 IDLE_JOBS = Rule("TG093", "idle-jobs", "warning")
 SLO_NOT_SIZING = Rule("TG094", "slo-not-sizing", "info")
 STARTS_TOO_LATE = Rule("TG095", "starts-too-late", "warning")
+UNKNOWN_KEY = Rule("TG096", "unknown-key", "error")
 
 # Only in a live cluster: TG100 to TG109.
 METRIC_UNREAD = Rule("TG100", "metric-unread", "error")

@@ -27,7 +27,7 @@ from scaler.config.yaml import documents
 from scaler.policy.overrides import Brake
 
 from .autoscalers import LintContext, build_context
-from .checks import hpa, pods, queries, replicas
+from .checks import hpa, keys, pods, queries, replicas
 from .findings import locate, read_silenced
 from .objects import PROMETHEUS, LintObject, LintWorkload, is_prometheus, objects_in, value_of, workload_of
 from .triggers import LARGEST_BYTES, is_manifest, trigger_findings
@@ -247,6 +247,9 @@ def _rule_findings(obj: LintObject, context: LintContext) -> Iterator[Finding]:
             yield from of_workload(target, context)
     if obj.kind in CHECKS_BY_KIND:
         yield from CHECKS_BY_KIND[obj.kind](obj, context)
+    if obj.kind:
+        yield from keys.unknown_keys(obj)
+        yield from keys.unknown_annotations(obj)
 
 
 def _is_server(target: LintWorkload, context: LintContext) -> bool:

@@ -31,8 +31,8 @@ from scaler.config.rules import (
     PAUSED,
     WAKES_BY_POLLING,
 )
-from scaler.config.scalars import write_duration
-from scaler.config.trigger import ANNOTATION, BRAKE, CHECK_IGNORE, Trigger, TriggerWorkload, bounds
+from scaler.config.scalars import did_you_mean, write_duration
+from scaler.config.trigger import ANNOTATION, ASIDES, BRAKE, CHECK_IGNORE, Trigger, TriggerWorkload, bounds
 from scaler.config.validate_workload import brake_findings
 from scaler.config.workload import SCALED_JOB, Replicas
 from scaler.config.yaml import DocumentValue
@@ -86,12 +86,14 @@ def trigger_findings(obj: DocumentValue, config: Config | None, now: float | Non
     if annotations and kind in ANNOTATED:
         findings += _workload_annotations(obj, annotations, config)
     elif annotations:
-        better = (
-            f"use the metadata of its trigger; only {ANNOTATION}{BRAKE} is read"
-            if is_scaled
-            else f"it is read on {', '.join(ANNOTATED)}"
-        )
-        key = (*_ANNOTATIONS, next(iter(annotations)))
+        first = next(iter(annotations))
+        if is_scaled and (meant := did_you_mean(first.removeprefix(ANNOTATION).lower(), ASIDES)):
+            better = f"did you mean {ANNOTATION}{meant}?"
+        elif is_scaled:
+            better = f"use the metadata of its trigger; only {ANNOTATION}{BRAKE} is read"
+        else:
+            better = f"it is read on {', '.join(ANNOTATED)}"
+        key = (*_ANNOTATIONS, first)
         findings.append(Finding(key, f"is not read on a {kind}: {better}", rule=ANNOTATION_NOT_READ))
     if of_pods:
         message = f"is not read on pods: annotate the {kind} itself"

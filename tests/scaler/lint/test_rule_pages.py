@@ -68,7 +68,7 @@ def test_table_of_rules_is_generated():
 
 def test_ids_and_names_are_unique_and_sorted():
     assert [rule.id for rule in RULES.values()] == sorted(RULES)
-    assert len({rule.name for rule in RULES.values()}) == len(RULES) == 64
+    assert len({rule.name for rule in RULES.values()}) == len(RULES) == 65
     for rule in RULES.values():
         assert re.fullmatch(r"TG[0-9]{3}", rule.id)
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
