@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-others test-slow fuzz lint format bench generate proto site clean
+.PHONY: help demo test test-others test-slow fuzz lint format bench generate proto site clean \
+	tools image chart dist plugin version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +67,7 @@ generate: $(STAMP)  ## rewrite generated files: docs, the chart's schema and ale
 	$(BIN)/python -m docs.generate.metrics > docs/reference/metrics.md
 	$(BIN)/python -m scaler.lint.pages > docs/reference/rules/README.md
 	$(BIN)/python deploy/values_schema.py
+	$(BIN)/python tools/release.py krew
 	$(BIN)/python -W ignore::DeprecationWarning -m dashboards.build
 
 proto:  ## regenerate the gRPC stubs from the .proto
@@ -83,6 +85,67 @@ $(SITE_STAMP): pyproject.toml
 	.venv-site/bin/pip install --quiet --upgrade 'pip>=25.1'
 	.venv-site/bin/pip install --quiet --group site
 	@touch $@
+
+# A release: .github/workflows/release.yml runs these targets. Each target that publishes nothing runs on any machine.
+REGISTRY ?= ghcr.io/tidegate
+VERSION  ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE     = $(REGISTRY)/tidegate:$(VERSION:v%=%)
+REVISION  = $(shell git rev-parse HEAD)
+ENGINE   ?= $(shell for each in docker podman; do $$each version >/dev/null 2>&1 && echo $$each && break; done)
+
+tools:  ## install the programs of Debian that tests use (as root)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	  chromium prometheus redis-server redis-sentinel gcc libc6-dev >/dev/null
+
+image:  ## build the image for this machine
+	@[ -n "$(ENGINE)" ] || { echo "make image: no container engine answers (docker, podman)"; exit 2; }
+	$(ENGINE) build --build-arg REVISION=$(REVISION) --tag $(IMAGE) .
+
+chart: $(STAMP)  ## lint and pack the chart in dist/
+	$(BIN)/python tools/release.py chart
+
+dist: $(STAMP)  ## build the wheel and the source archive in dist/
+	$(BIN)/python -m hatchling build --directory dist
+
+plugin: $(STAMP)  ## pack the kubectl plugin in dist/
+	$(BIN)/python tools/release.py plugin
+
+version: $(STAMP)  ## write VERSION=X.Y.Z into every file that states it
+	$(BIN)/python tools/release.py set $(VERSION)
+	$(MAKE) --no-print-directory generate
+
+release-notes: $(STAMP)  ## write dist/notes.md for a tag (VERSION=vX.Y.Z), which must be the project's version
+	$(BIN)/python tools/release.py notes $(VERSION)
+
+kind-load:
+	kind load docker-image $(IMAGE)
+
+helm-test:  ## install the chart in the present cluster without KEDA, and run its tests
+	@helm version >/dev/null 2>&1 && kubectl version >/dev/null 2>&1 || \
+	  { echo "make helm-test: helm and a cluster must answer"; exit 2; }
+	helm upgrade --install tidegate deploy/chart --namespace tidegate --create-namespace --wait --timeout 10m \
+	  --set mode=hpa --set image.repository=$(REGISTRY)/tidegate --set image.tag=$(VERSION:v%=%)
+	helm test tidegate --namespace tidegate --logs
+
+# Under emulation the kernels are compiled for the CPU "generic" of each architecture, as natively. The digest that is
+# signed is the registry's answer, never the tag, which may move.
+push-image:
+	mkdir -p dist
+	docker buildx build --platform linux/amd64,linux/arm64 --sbom=true --provenance=mode=max --push \
+	  --build-arg REVISION=$(REVISION) --tag $(IMAGE) --metadata-file dist/image.json .
+	cosign sign --yes "$(REGISTRY)/tidegate@$$(sed -n 's/.*"containerimage.digest": "\(.*\)".*/\1/p' dist/image.json)"
+
+push-chart: chart
+	helm push dist/tidegate-$(VERSION:v%=%).tgz oci://$(REGISTRY)/charts 2>&1 | tee dist/chart.txt
+	cosign sign --yes "$(REGISTRY)/charts/tidegate@$$(sed -n 's/^Digest: //p' dist/chart.txt)"
+	oras push $(REGISTRY)/charts/tidegate:artifacthub.io \
+	  --config /dev/null:application/vnd.cncf.artifacthub.config.v1+yaml \
+	  deploy/chart/artifacthub-repo.yml:application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml
+
+publish: release-notes chart plugin
+	gh release create v$(VERSION:v%=%) --verify-tag --notes-file dist/notes.md \
+	  dist/tidegate-$(VERSION:v%=%).tgz dist/kubectl-tidegate-$(VERSION:v%=%).zip deploy/kubectl/tidegate.yaml
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
