@@ -88,6 +88,7 @@ VALUES: Schema = _object(
     commonLabels=STRINGS,
     tls=_object(
         type=_one_of("helm", "cert-manager", "existingSecret", "none"),
+        keptByTool=FLAG,
         validDays=COUNT,
         existingSecret=TEXT,
         existingClientSecret=TEXT,

@@ -1,6 +1,7 @@
 """KEDA and Tidegate authenticate each other by certificates, from any source."""
 
 import base64
+import shutil
 
 import grpc
 import pytest
@@ -8,7 +9,7 @@ import yaml
 
 from scaler.api.keda.tls import Rotation
 from scaler.tls import TlsFiles
-from tests.deploy.shared import the
+from tests.deploy.shared import CHART, DEPLOY, module, objects, the
 
 KEYS = {"ca.crt", "tls.crt", "tls.key"}
 
@@ -144,3 +145,58 @@ def test_configured_files_are_mounted_from_the_servers_secret(render):
     (secret,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "tls"]
     held = {f"{mount['mountPath']}/{key}" for key in the(things, "Secret", secret)["data"]}
     assert held == set(listen["grpc_tls"].values())
+
+
+@pytest.fixture
+def rendered_by_tool(tmp_path):
+    """`rendered_by_tool(values)`: the objects as Argo CD renders them, with the cluster's API versions and no cluster.
+
+    The SDK passes no API versions, so in this copy of the chart the version that stands for a cluster is a default one.
+    """
+    helm = module("helm_python", "helm-python-sdk")
+    folder = shutil.copytree(CHART, tmp_path / "chart")
+    helpers = folder / "templates/_tls.tpl"
+    text = helpers.read_text(encoding="utf-8")
+    assert '.Has "apiregistration.k8s.io/v1"' in text
+    helpers.write_text(text.replace('.Has "apiregistration.k8s.io/v1"', '.Has "apps/v1"'), encoding="utf-8")
+
+    def render(values):
+        with helm.Chart.load(folder) as chart:
+            files = chart.render(values, name="tidegate", namespace="tidegate")
+        return [each for file, text in files.items() if not file.endswith(".txt") for each in objects(text)]
+
+    return render
+
+
+def test_chart_refuses_to_change_certificates_at_each_render_of_a_tool(rendered_by_tool, refused):
+    with pytest.raises(refused, match=r"tls\.keptByTool"):
+        rendered_by_tool({})
+    assert rendered_by_tool({"tls": {"type": "none"}})
+
+
+def test_render_at_a_terminal_is_not_refused(render):
+    assert secrets(render())
+
+
+def test_argo_cd_ignores_exactly_what_differs_between_two_renders(rendered_by_tool):
+    (application,) = objects((DEPLOY / "examples/gitops/argocd.yaml").read_text(encoding="utf-8"))
+    values = application["spec"]["source"]["helm"]["valuesObject"]
+    first, second = rendered_by_tool(values), rendered_by_tool(values)
+    differing = {
+        (one["kind"], one["metadata"]["namespace"], one["metadata"]["name"], f"/{key}")
+        for one, other in zip(first, second, strict=True)
+        for key in one
+        if one[key] != other[key]
+    }
+    ignored = {
+        (each["kind"], each["namespace"], each["name"], pointer)
+        for each in application["spec"]["ignoreDifferences"]
+        for pointer in each["jsonPointers"]
+    }
+    assert differing == ignored
+    assert "RespectIgnoreDifferences=true" in application["spec"]["syncPolicy"]["syncOptions"]
+
+
+def test_both_releases_by_tools_have_values_of_the_chart(render, rendered_by_tool):
+    (*_, release) = objects((DEPLOY / "examples/gitops/flux.yaml").read_text(encoding="utf-8"))
+    assert render(release["spec"]["values"])

@@ -41,3 +41,12 @@ KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace, whe
 - {{ $name }}.{{ $namespace }}.svc.cluster.local
 - {{ $name }}.{{ $namespace }}
 {{- end }}
+
+{{/*
+"yes" if the chart is rendered for a cluster that `lookup` does not reach, otherwise empty. A cluster answers a list with an
+object even if nothing is in it. Argo CD gives the cluster's API versions to `helm template`; a person at a terminal gives
+none, and Helm's defaults lack the aggregation layer, which each cluster has.
+*/}}
+{{- define "tidegate.rendersBlindly" -}}
+{{- if and (.Capabilities.APIVersions.Has "apiregistration.k8s.io/v1") (not (lookup "v1" "Secret" .Release.Namespace "")) }}yes{{ end }}
+{{- end }}
