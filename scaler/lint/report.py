@@ -58,7 +58,7 @@ class CheckResult(NamedTuple):
         counts = {severity: sum(one.severity == severity for one in report.problems) for severity in _COUNTED}
         counted = "".join(f", {count} {_COUNTED[severity]}" for severity, count in counts.items() if count)
         skipped = f", {report.skipped} document(s) skipped" if report.skipped else ""
-        yield f"{self.subject} fine{counted}{skipped}"
+        yield f"{self.subject} {'checked' if counted else 'fine'}{counted}{skipped}"
         yield from (f"  {workload}: {source}" for workload, source in list(report.wake_sources.items())[:MOST_SHOWN])
         if len(report.wake_sources) > MOST_SHOWN:
             yield f"  and {len(report.wake_sources) - MOST_SHOWN} more"

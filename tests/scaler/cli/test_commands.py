@@ -110,7 +110,7 @@ class TestCheck:
         done = tidegate("check", file)
         assert done.returncode == 0
         assert ": warning TG001: workloads.0.replicas.min: " in done.stdout
-        assert "1 file(s) fine, 1 warning(s)\n" in done.stdout
+        assert "1 file(s) checked, 1 warning(s)\n" in done.stdout
 
     def test_json_and_yaml_have_the_same_problems(self, tidegate, config):
         file = config(BAD)

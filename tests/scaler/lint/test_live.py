@@ -61,7 +61,7 @@ def test_problem_names_the_object_in_place_of_a_line(cluster, check):
     first, last = check("-n", "ai").stdout.splitlines()
 
     assert first.startswith("ScaledObject ai/chat: info TG031: spec.advanced.")
-    assert last == "1 object(s) fine, 1 hint(s)"
+    assert last == "1 object(s) checked, 1 hint(s)"
 
 
 def test_condition_of_the_hpa_is_reported_in_one_line(cluster, check):

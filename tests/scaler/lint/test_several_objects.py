@@ -46,7 +46,7 @@ def test_standard_input_is_checked_with_other_files(tmp_path):
     done = CliRunner().invoke(main, arguments, input=io.BytesIO(deployed(spec="replicas: 2").encode()))
     first, last = done.output.splitlines()
     assert first.startswith("-:6:3: warning TG021: spec.replicas: ")
-    assert last == "2 file(s) fine, 1 warning(s)"
+    assert last == "2 file(s) checked, 1 warning(s)"
 
 
 def test_configuration_is_read_from_standard_input():
