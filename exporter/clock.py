@@ -25,7 +25,7 @@ class Clock(Protocol):
 
 
 class FastClock:
-    """Runs up to `speed` times as fast as the wall, from the present on.
+    """Runs up to `speed` times as fast as the wall, from `begin` on, by default the present.
 
     Time advances by STEP_S at most once per turn of the event loop, and only while a task sleeps. A busy machine
     therefore takes longer for a simulated day, and everything still happens at the same simulated moment: at speed 60
@@ -34,9 +34,9 @@ class FastClock:
 
     STEP_S = 0.25  # 12.5 ms of the wall at the demo's 20 times its speed
 
-    def __init__(self, speed: float) -> None:
+    def __init__(self, speed: float, begin: float | None = None) -> None:
         self._speed = speed
-        self._now = time.time()
+        self._now = time.time() if begin is None else begin
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []  # heap: (until, number, future)
         self._number = 0
         self._advances = False

@@ -20,7 +20,8 @@ import click
 if TYPE_CHECKING:
     from scaler.config import ConfigErrors
 
-EX_PROBLEMS, EX_CONFIG = 1, 78
+EX_PROBLEMS, EX_USAGE, EX_CONFIG = 1, 2, 78
+LAST_PORT = 65_535
 REQUEST_TIMEOUT_S = 10.0  # the daemon answers from memory
 
 CONFIG = click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
@@ -295,27 +296,29 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 @click.option("--duration", default=60.0, show_default=True, help="Seconds of real time; 0 runs until Ctrl-C.")
 @click.option("--speed", default=60.0, show_default=True, help="Simulated seconds per second.")
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated requests.")
-@click.option("--port", default=0, show_default="any free", help="HTTP port of the daemon: live page, /metrics.")
+@click.option("--port", type=int, help="HTTP port of the daemon. Default: 8080 or the next free one; 0: any free one.")
 @click.option("-o", "--output", type=click.Choice(["live", "json"]), default="live", show_default=True, help="Format.")
-def demo(duration: float, speed: float, seed: int, port: int, output: str) -> None:
+def demo(duration: float, speed: float, seed: int, port: int | None, output: str) -> None:
     """Watch the whole control loop on this machine: simulated inference servers and GPUs under a varying load, the real
     daemon, and a stand-in for KEDA and the HPA that calls it over gRPC.
     """
-    from scaler.net import AddressInUseError
+    from .demo.run import DemoRequest, PortInUse, play
 
-    from .demo.run import DemoRequest, play
-
+    if port is not None and not 0 <= port <= LAST_PORT:
+        click.echo(f"Error: --port: must be from 0 to {LAST_PORT}, got {port}", err=True)
+        sys.exit(EX_USAGE)
     if speed <= 0:
         raise click.BadParameter(f"must be above 0, got {speed:g}", param_hint="--speed")
     if duration < 0:
         raise click.BadParameter(f"must be at least 0, got {duration:g}", param_hint="--duration")
     try:
-        problems = play(DemoRequest(duration_s=duration, speed=speed, seed=seed, port=port, as_json=output == "json"))
-    except ExceptionGroup as group:
-        in_use = group.subgroup(AddressInUseError)
-        if in_use is None:
-            raise
-        raise click.ClickException(_first_message(in_use)) from None
+        problems = play(
+            DemoRequest(
+                duration_s=duration, speed=speed, seed=seed, port=port, as_json=output == "json", program=_program()
+            )
+        )
+    except PortInUse as error:
+        raise click.ClickException(f"{error}; choose another with --port") from None
     for problem in problems:
         click.echo(f"demo: {problem}", err=True)
     sys.exit(EX_PROBLEMS if problems else 0)
@@ -478,11 +481,13 @@ def _exit_now(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _first_message(group: ExceptionGroup[Exception]) -> str:
-    error: Exception = group
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)
+def _program() -> str:
+    """How the user called this program, for commands to copy."""
+    from shutil import which
+
+    called = sys.argv[0]
+    is_script = Path(called).name == "tidegate"
+    return called if is_script and which("tidegate") != str(Path(called).absolute()) else "tidegate"
 
 
 def _bad_config(errors: ConfigErrors) -> SystemExit:

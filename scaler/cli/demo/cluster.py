@@ -56,9 +56,12 @@ class SimulatedReplica:
 
 @dataclass(slots=True)
 class DemoTally:
-    """Counts since the start. woken_at: when the first replica was requested for a request held at zero."""
+    """Counts since the start. held: requests that came while no pod was ready. woken_at: when the first replica was
+    requested for a request held at zero.
+    """
 
     sent: int = 0
+    held: int = 0
     answered: int = 0
     met: int = 0
     changes: int = 0
@@ -126,6 +129,7 @@ class SimulatedCluster:
         """A request reaches the gateway; returns the completions until then."""
         answers = self.advance(now)
         self.tally.sent += 1
+        self.tally.held += not self.ready
         if self.wanted == 0 and self.tally.held_at_zero_at is None:
             self.tally.held_at_zero_at = now
         self.held.append(request)

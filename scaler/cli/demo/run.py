@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import socket
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib import import_module
+from shutil import get_terminal_size
+from textwrap import fill
 
 import click
 from rich.console import Console
@@ -22,15 +27,17 @@ from exporter.discovery import Discovery, Listing
 from exporter.discovery.dns import StaticTargets
 from exporter.model import ReplicaCount, Role, Target, WorkloadKey
 from scaler.config import Config, parse
+from scaler.config.model import Prices
 from scaler.daemon import Daemon, Ports
 from scaler.explain.rows import row
 from scaler.explain.summary import REASONS
 from scaler.logs import configure
 from scaler.model import Decision
 
-from .autoscaler import DemoScaledObject, StandIn
-from .screen import open_screen
-from .summary import Summary, problems
+from .autoscaler import DEMO_KEDA, DemoScaledObject, StandIn
+from .load import shape
+from .screen import DEFAULT_PORT, Links, open_screen
+from .summary import AlwaysOn, Summary, conclusion, problems, simulate_always_on
 from .world import NAMESPACE, WORKLOAD, ScreenFrame, World, open_world
 
 CHAT = WorkloadKey(NAMESPACE, WORKLOAD)
@@ -47,24 +54,35 @@ workloads:
     engine: vllm
     pods: {{dns: chat.demo.svc}}
     gateway: {{url: "{gateway}"}}
-    replicas: {{min: 0, max: 8}}
+    replicas: {{min: 0, max: {most}}}
     keep_warm: 2m
     hpa_tolerance: 0  # as in its HPA
 """
 
+HOST = "127.0.0.1"
+OTHER_PORTS = 20  # tried if the default one is in use
+MAX_REPLICAS = DEMO_KEDA.max_replicas
 FRAMES_PER_S = 8.0  # real time
 DAY_S = 3600.0  # of an endless demo, simulated
+BEGIN = datetime(2000, 1, 1, tzinfo=UTC).timestamp()  # so that no simulated time passes for the present
+
+
+class PortInUse(Exception):  # noqa: N818 - named for what happened
+    """The message names the ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRequest:
-    """duration_s: real time; 0 until Ctrl-C. speed: simulated seconds per second. port: 0 for any free port."""
+    """duration_s: real time; 0 until Ctrl-C. speed: simulated seconds per second. port: 0 for any free port, None for
+    the default one or the next that is free. program: how this command was called.
+    """
 
     duration_s: float
     speed: float
     seed: int
-    port: int
+    port: int | None
     as_json: bool
+    program: str = "tidegate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +116,30 @@ class DeploymentReplicas:
 
 
 def play(request: DemoRequest) -> tuple[str, ...]:
-    """Runs the demo; returns its problems as sentences. Ctrl-C stops it without a verdict."""
+    """Runs the demo; returns its problems as sentences. Ctrl-C stops it without a verdict. Raises PortInUse."""
     configure("console", "error")
+    port = choose_port(request.port)
     with Console(stderr=True).status("compiling kernels: some seconds, only the first time"):
         import_module("scaler.engine.loop")  # before the fast clock starts
-    try:
-        return asyncio.run(_play(request))
-    except KeyboardInterrupt:
-        return ()
+    return asyncio.run(_play(replace(request, port=port)))
+
+
+def choose_port(wanted: int | None) -> int:
+    """A free port: `wanted`, or, for None, the default one or the next that is free. Raises PortInUse."""
+    last = DEFAULT_PORT + OTHER_PORTS
+    for port in [wanted] if wanted is not None else range(DEFAULT_PORT, last + 1):
+        with suppress(OSError), socket.create_server((HOST, port)):
+            return port
+    raise PortInUse(f"ports {DEFAULT_PORT} to {last} are in use" if wanted is None else f"port {wanted} is in use")
 
 
 async def _play(request: DemoRequest) -> tuple[str, ...]:
-    clock = FastClock(request.speed)
+    """Ends with the day; on a terminal with Ctrl-C, so that the page can be read."""
+    clock = FastClock(request.speed, BEGIN)
     endless = request.duration_s == 0
     day_s = DAY_S if endless else request.duration_s * request.speed
+    interrupted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     async with open_world(clock, seed=request.seed, duration_s=day_s) as world:
         daemon = Daemon(
             _config(world, request.port),
@@ -120,28 +148,33 @@ async def _play(request: DemoRequest) -> tuple[str, ...]:
             discoveries=lambda _: _discoveries(world),
         )
         stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-        is_over = False
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(daemon.run(stop, listening.set_result), name="daemon")
-                ports: Ports = await listening
-                stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", DemoScaledObject(NAMESPACE, WORKLOAD, {}), world)
-                scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
-                showing = tasks.create_task(_show(world, daemon, stand_in, request, clock), name="screen")
-                try:
-                    await world.run(forever=endless)
-                    is_over = True
-                finally:
-                    scaling.cancel()
-                    showing.cancel()
-                    stop.set()
-        finally:
-            _conclude(world.summary(), request, is_over=is_over)
-        return problems(world.summary(), day_s)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(daemon.run(stop, listening.set_result), name="daemon")
+            ports: Ports = await listening
+            links = Links(ports.http, request.program)
+            stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", DemoScaledObject(NAMESPACE, WORKLOAD, {}), world)
+            scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
+            showing = tasks.create_task(_show(world, daemon, stand_in, request, clock, links), name="screen")
+            day = tasks.create_task(world.run(forever=endless), name="day")
+            interruption = tasks.create_task(interrupted.wait(), name="Ctrl-C")
+            await asyncio.wait([day, interruption], return_when=asyncio.FIRST_COMPLETED)
+            is_over = day.done()
+            showing.cancel()
+            await asyncio.wait([showing])
+            summary = world.summary()
+            _conclude(summary, request, day_s, is_over=is_over)
+            if is_over and not request.as_json and sys.stdout.isatty():
+                click.echo(links.next_steps())
+                day = tasks.create_task(world.run_on(), name="after the day")
+                await interrupted.wait()
+            for task in (scaling, day, interruption):
+                task.cancel()
+            stop.set()
+    return problems(summary, day_s) if is_over else ()
 
 
-def _config(world: World, port: int) -> Config:
-    return parse(CONFIG.format(port=port, gateway=f"{world.gateway_url}/metrics"), "demo.yaml")[0]
+def _config(world: World, port: int | None) -> Config:
+    return parse(CONFIG.format(port=port, most=MAX_REPLICAS, gateway=f"{world.gateway_url}/metrics"), "demo.yaml")[0]
 
 
 def _discoveries(world: World) -> list[Discovery]:
@@ -153,8 +186,10 @@ def _discoveries(world: World) -> list[Discovery]:
     ]
 
 
-async def _show(world: World, daemon: Daemon, stand_in: StandIn, request: DemoRequest, clock: Clock) -> None:
-    with nullcontext(lambda _: None) if request.as_json else open_screen(Console()) as show:
+async def _show(
+    world: World, daemon: Daemon, stand_in: StandIn, request: DemoRequest, clock: Clock, links: Links
+) -> None:
+    with nullcontext(lambda _: None) if request.as_json else open_screen(Console(), links) as show:
         while True:
             show(_frame(world, daemon.publisher.get(CHAT), stand_in.last_action, request.speed, clock.now()))
             await asyncio.sleep(1.0 / FRAMES_PER_S)
@@ -168,21 +203,16 @@ def _frame(world: World, decision: Decision | None, last_action: str, speed: flo
     return replace(frame, demand=shown.demand, state=shown.state, word=REASONS[shown.reason].word, reason=shown.why)
 
 
-def _conclude(summary: Summary, request: DemoRequest, *, is_over: bool) -> None:
+def _conclude(summary: Summary, request: DemoRequest, day_s: float, *, is_over: bool) -> None:
     """is_over: the day ended by itself; else unanswered requests are in progress, not lost."""
     in_progress = 0 if is_over else summary.lost
     summary = replace(summary, lost=summary.lost - in_progress)
+    always_on = AlwaysOn(MAX_REPLICAS, MAX_REPLICAS * summary.simulated_s / 3600.0)
+    if is_over:
+        always_on = simulate_always_on(shape(day_s, request.seed), MAX_REPLICAS, day_s, summary.simulated_s)
     if request.as_json:
-        sys.stdout.write(json.dumps(summary.to_document()) + "\n")
+        sys.stdout.write(json.dumps(summary.to_document(always_on)) + "\n")
         return
-    lines = [
-        f"{summary.answered} of {summary.sent} requests answered, {summary.lost} lost"
-        + (f", {in_progress} in progress" if in_progress else "")
-        + (f"; {summary.slo_met_ratio:.1%} within the SLO" if summary.slo_met_ratio is not None else ""),
-        f"up to {summary.max_replicas} replicas in {summary.changes} changes, {summary.final_replicas} at the end",
-        f"{summary.gpu_hours:.2f} GPU-hours",
-    ]
-    if summary.woke_after_s is not None:
-        asleep = "; put to sleep again" if summary.slept else ""
-        lines.append(f"woken {summary.woke_after_s:.1f} s after the first request was held at zero{asleep}")
-    click.echo("\n".join(lines))
+    width = get_terminal_size().columns
+    for sentence in conclusion(summary, in_progress, always_on, Prices().gpu_hour):
+        click.echo(fill(sentence, width, break_long_words=False, break_on_hyphens=False))

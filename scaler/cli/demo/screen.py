@@ -1,10 +1,10 @@
 """Draws the demo's day on a terminal, or prints it as plain lines without one.
 
-The charts' width is the whole day, so nothing scrolls: they fill from left to right.
+The charts' width is the whole day, so nothing scrolls: they fill from left to right. All times are simulated.
 
 Worked example:
 
-    with open_screen(Console()) as show:
+    with open_screen(Console(), Links(8080, "tidegate")) as show:
         show(frame)  # as often as needed
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -22,19 +23,52 @@ from rich.text import Text
 from scaler.explain.summary import WorkloadState
 from scaler.explain.terminal import STATES, curve, gauges, stack
 
+from .cluster import DemoSlo
+from .summary import slo_words
 from .world import ScreenFrame
 
+DEFAULT_PORT = 8080  # the default of `--server`
 PLAIN_INTERVAL_S = 30.0  # simulated: longest time between two plain lines
+PLAIN_HEAD = "time     state      demand wanted ready  requests/s  held waiting running"
 _KEPT_FRAMES = 480  # of a day: more than the columns of any terminal
 _LABEL, _VALUE = 10, 22
 _LOADING = STATES[WorkloadState.LOADING][1]
 _BLUE, _LIGHT, _YELLOW, _DARK, _DIM = "#3aa6b9", "#9bd8d3", "#e6c88c", "#27404f", "grey50"
 
 
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where a user looks at the demo's daemon. program: how the user calls it."""
+
+    port: int
+    program: str
+
+    @property
+    def page(self) -> str:
+        return f"http://localhost:{self.port}/"
+
+    def command(self, arguments: str) -> str:
+        server = "" if self.port == DEFAULT_PORT else f" --server localhost:{self.port}"
+        return f"{self.program} {arguments}{server}"
+
+    def next_steps(self) -> str:
+        return (
+            f"\nThe daemon runs on until Ctrl-C. Live page: {self.page}\n"
+            "Its times are simulated, from 2000-01-01 on. In another terminal:\n"
+            f"  {self.command('explain demo/chat')}\n"
+            f"  {self.command('top')}\n"
+            "Next, in a cluster to zero and back: docs/tutorials/quickstart.md"
+        )
+
+
 @contextmanager
-def open_screen(console: Console) -> Iterator[Callable[[ScreenFrame], None]]:
+def open_screen(console: Console, links: Links) -> Iterator[Callable[[ScreenFrame], None]]:
     """Yields a function that shows a frame: a live view on a terminal, else plain lines."""
     if not console.is_terminal:
+        head = [f"live page: {links.page}", f"in another terminal: {links.command('top')}"]
+        head += [f"SLO: {slo_words(DemoSlo())}", "Times are simulated.", PLAIN_HEAD]
+        for line in head:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         yield _plain_printer(console)
         return
     history: list[ScreenFrame] = []
@@ -43,7 +77,7 @@ def open_screen(console: Console) -> Iterator[Callable[[ScreenFrame], None]]:
 
         def show(frame: ScreenFrame) -> None:
             remember(history, frame)
-            live.update(draw(history, console.width, console.height), refresh=True)
+            live.update(draw(history, links, console.width, console.height), refresh=True)
 
         yield show
 
@@ -64,13 +98,13 @@ def clock_text(seconds: float) -> str:
     return f"{hours:02d}:{minutes:02d}:{rest:02d}"
 
 
-def draw(history: Sequence[ScreenFrame], width: int, height: int) -> RenderableType:
+def draw(history: Sequence[ScreenFrame], links: Links, width: int, height: int) -> RenderableType:
     """The whole view. history: at least one frame, the present one last."""
     frame = history[-1]
     chart_width = max(20, min(width, 160) - _LABEL - _VALUE - 4)
     columns = by_column(history, chart_width)
-    # Three curves of `rows` lines among 13 others, and some free lines for a prompt below.
-    rows = max(1, min(4, (height - 16) // 3))
+    # Three curves of `rows` lines among 17 others, and a free line for a prompt below.
+    rows = max(1, min(4, (height - 18) // 3))
     body = Table.grid(padding=(0, 1))
     body.add_column(width=_LABEL, style=_DIM)
     body.add_column(width=chart_width, no_wrap=True)
@@ -86,7 +120,7 @@ def draw(history: Sequence[ScreenFrame], width: int, height: int) -> RenderableT
     most = max([8, *(column.wanted + column.draining for column in columns if column)])
     body.add_row("replicas", _lines(stack([_units(column) for column in columns], -(-most // 2))), _replicas(frame))
     body.add_row("", _axis(frame.duration_s, chart_width), "")
-    return Group(_header(frame, width), Text(), body, Text(), _verdict(frame, width), _footer(frame))
+    return Group(_header(frame, width), Text(), body, Text(), _texts(frame, links, width))
 
 
 def by_column(history: Sequence[ScreenFrame], width: int) -> list[ScreenFrame | None]:
@@ -101,15 +135,14 @@ def by_column(history: Sequence[ScreenFrame], width: int) -> list[ScreenFrame | 
 
 
 def plain_line(frame: ScreenFrame, before: ScreenFrame | None = None) -> str:
-    """One line; with the last action of the stand-in if it is new."""
-    demand = "?" if frame.demand is None else f"{frame.demand:.1f}"
+    """One line below PLAIN_HEAD, and one for the last action of the stand-in if it is new."""
+    demand = "unknown" if frame.demand is None else f"{frame.demand:.1f}"
     line = (
-        f"{clock_text(frame.at_s)}  {frame.word or 'starting':<9} demand {demand:>4}  "
-        f"replicas {frame.wanted} wanted, {frame.ready} ready, {frame.loading} loading  "
-        f"{frame.arrivals_per_s:4.1f} requests/s  {frame.held} held, {frame.waiting} waiting, {frame.running} running"
+        f"{clock_text(frame.at_s):<9}{frame.word or 'starting':<10}{demand:>7}{frame.wanted:>7}{frame.ready:>6}"
+        f"{frame.arrivals_per_s:>12.1f}{frame.held:>6}{frame.waiting:>8}{frame.running:>8}"
     )
-    news = frame.autoscaler if before is None or before.autoscaler != frame.autoscaler else ""
-    return f"{line}  {news}".rstrip()
+    is_news = bool(frame.autoscaler) and (before is None or before.autoscaler != frame.autoscaler)
+    return f"{line}\n{'':9}{frame.autoscaler}" if is_news else line
 
 
 def _plain_printer(console: Console) -> Callable[[ScreenFrame], None]:
@@ -181,30 +214,47 @@ def _header(frame: ScreenFrame, width: int) -> RenderableType:
     table.width = min(width, 160)
     table.add_column(ratio=1, no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    left = Text.assemble(("tidegate demo", f"bold {_LIGHT}"), f"  {clock_text(frame.at_s)}")
-    left.append(f" of {clock_text(frame.duration_s)}, {frame.speed:g} times as fast", _DIM)
-    table.add_row(left, Text("stand-in for KEDA + HPA", _DIM))
+    left = Text.assemble(("tidegate demo", f"bold {_LIGHT}"), f"  simulated {clock_text(frame.at_s)}")
+    left.append(f" of {clock_text(frame.duration_s)}", _DIM)
+    table.add_row(left, Text(f"{frame.speed:g} s per second", _DIM))
     return table
 
 
-def _verdict(frame: ScreenFrame, width: int) -> RenderableType:
-    """Tidegate's decision, and the last action of the stand-in."""
+def _texts(frame: ScreenFrame, links: Links, width: int) -> RenderableType:
+    """Tidegate's decision, the last action of the stand-in, the SLO, the legend and the links: a line each."""
+    room = max(20, min(width, 160) - _LABEL - 2)
     table = Table.grid(padding=(0, 1))
     table.add_column(width=_LABEL, style=_DIM)
-    table.add_column(width=max(20, min(width, 160) - _LABEL - 2), no_wrap=True, overflow="ellipsis")
+    table.add_column(width=room, no_wrap=True)
     state = Text()
     if frame.state is not None:
         sign, colour = STATES[frame.state]
         state.append(f"{sign} {frame.word}", f"bold {colour}")
     if frame.reason:
-        state.append(f"  {frame.reason}")
+        state.append(f"  {shorten(frame.reason, room - len(state) - 2)}")
     table.add_row("tidegate", state or Text("starting", _DIM))
-    table.add_row("stand-in", Text(frame.autoscaler or "no action yet", _DIM))
+    table.add_row("KEDA, HPA", Text(shorten(frame.autoscaler or "no action yet (a stand-in plays both)", room), _DIM))
+    table.add_row("result", Text(shorten(_result(frame), room), _DIM))
+    table.add_row("SLO", Text(shorten(slo_words(DemoSlo()), room), _DIM))
+    table.add_row("legend", _legend())
+    table.add_row("live page", Text(links.page, _LIGHT))
+    table.add_row("terminal", Text(links.command("top"), _LIGHT))
     return table
 
 
-def _footer(frame: ScreenFrame) -> Text:
-    text = Text.assemble((" " * (_LABEL + 1)), (f"{frame.answered:,} of {frame.sent:,} requests answered", _DIM))
-    if frame.slo_met_ratio is not None:
-        text.append(f", {frame.slo_met_ratio:.1%} in time".replace("%", " %"), _DIM)
-    return text.append(f", {frame.gpu_hours:.2f} GPU-hours", _DIM)
+def _result(frame: ScreenFrame) -> str:
+    met = "" if frame.slo_met_ratio is None else f", {frame.slo_met_ratio:.1%} within the SLO".replace("%", " %")
+    return f"{frame.answered:,} of {frame.sent:,} answered{met}, {frame.gpu_hours:.2f} GPU-hours"
+
+
+def _legend() -> Text:
+    blocks = ((_BLUE, "ready"), (_LOADING, "loading"), (_DARK, "draining"))
+    replicas = [part for colour, name in blocks for part in (("█", colour), (f" {name}  ", _DIM))]
+    return Text.assemble(*replicas, ("GPUs: a bar each, held: at gateway", _DIM))
+
+
+def shorten(text: str, width: int) -> str:
+    """The words that fit, and "…" if some do not."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1].rpartition(' ')[0]} …"[:width]

@@ -29,7 +29,7 @@ from .gpus import SimulatedGpus
 from .load import shape
 from .pages import MODEL, dcgm_page, gateway_page, vllm_page
 from .servers import gateway_app, listen, page_app
-from .summary import Summary, summarise
+from .summary import Summary, attainment, summarise
 
 NAMESPACE = "demo"
 WORKLOAD = "chat"
@@ -42,6 +42,8 @@ _RATE_WINDOW_S = 10.0
 @dataclass(frozen=True, slots=True)
 class ScreenFrame:
     """One moment of the demo for the screen. Times are simulated seconds; None and "" are unknown.
+
+    slo_met_ratio: as in `Summary`.
 
     gpu_active: ratio of each ready replica's GPU, in the order of pods. demand: unrounded replicas; state, word,
     reason: as in `scaler.explain.rows`. autoscaler: last action of the stand-in.
@@ -83,7 +85,8 @@ class World:
         self._seed = seed
         self._arrivals = shape(duration_s, seed)
         self._gpus = SimulatedGpus(self.cluster.gpus, now)
-        self._begun_at: float | None = None  # of the day; None before `run`
+        self._first_begun_at: float | None = None  # None before `run`
+        self._begun_at: float | None = None  # of the present day
         self._simulated_until = now
         self._collected_at = now
         self._injected = 0  # number of arrivals so far
@@ -119,7 +122,7 @@ class World:
         """Runs the day, and then until every request is answered, at most GRACE_S. forever: further days follow, each
         with the next seed.
         """
-        self._begun_at = self._clock.now()
+        self._begun_at = self._first_begun_at = self._clock.now()
         while True:
             now = self._advance(self._clock.now())
             await self._open_and_close_pods()
@@ -130,6 +133,13 @@ class World:
                 self._arrivals = shape(self.duration_s, self._seed)
             elif now >= end and (self.cluster.in_system == 0 or now >= end + GRACE_S):
                 return
+            await self._clock.sleep(TICK_S)
+
+    async def run_on(self) -> None:
+        """Serves the requests of users after the day until it is cancelled."""
+        while True:
+            self._advance(self._clock.now())
+            await self._open_and_close_pods()
             await self._clock.sleep(TICK_S)
 
     def frame(self, speed: float) -> ScreenFrame:
@@ -153,12 +163,13 @@ class World:
             draining=len(cluster.draining),
             sent=tally.sent,
             answered=tally.answered,
-            slo_met_ratio=tally.met / tally.answered if tally.answered else None,
+            slo_met_ratio=attainment(tally, self.duration_s),
             gpu_hours=cluster.gpu_seconds() / 3600.0,
         )
 
     def summary(self) -> Summary:
-        return summarise(self.cluster)
+        elapsed_s = 0.0 if self._first_begun_at is None else self._simulated_until - self._first_begun_at
+        return summarise(self.cluster, self.duration_s, elapsed_s)
 
     async def start(self) -> None:
         """Starts the servers of the gateway and the nodes."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scaler.cli.demo.screen import by_column, draw, open_screen, remember
+from scaler.cli.demo.screen import PLAIN_HEAD, Links, by_column, draw, open_screen, remember, shorten
 from scaler.cli.demo.world import ScreenFrame
 from scaler.explain.summary import WorkloadState
 from scaler.explain.terminal import curve, gauges, stack
@@ -34,6 +34,7 @@ QUIET = ScreenFrame(
     slo_met_ratio=None,
     gpu_hours=0.0,
 )
+LINKS = Links(8080, "tidegate")
 BUSY = replace(
     QUIET,
     at_s=600.0,
@@ -59,7 +60,7 @@ BUSY = replace(
 
 def drawn(history: list[ScreenFrame], width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
-    console.print(draw(history, width, height))
+    console.print(draw(history, LINKS, width, height))
     return console.file.getvalue().splitlines()
 
 
@@ -69,9 +70,43 @@ def test_view_fits_every_terminal(width, height):
     assert len(lines) <= height
     assert max(len(line) for line in lines) <= width
     text = "\n".join(lines)
-    for part in ("stand-in for KEDA + HPA", "● serving", BUSY.reason, BUSY.autoscaler, "5 wanted", "7.3 requests/s"):
+    for part in ("KEDA, HPA", "● serving", BUSY.reason, BUSY.autoscaler, "5 wanted", "7.3 requests/s"):
         assert part in text
     assert "3 held, 12 waiting" in text
+    assert "…" not in text
+
+
+def test_view_names_its_page_its_slo_its_colours_and_that_time_is_simulated():
+    text = "\n".join(drawn([QUIET, BUSY], 80, 24))
+    for part in (
+        "http://localhost:8080/",
+        "tidegate top",
+        "first token within 2 s (more for long prompts), then 60 ms per token",
+        "█ ready  █ loading  █ draining",
+        "simulated 00:10:00 of 00:20:00",
+        "20 s per second",
+        "745 of 900 answered, 95.0 % within the SLO, 0.00 GPU-hours",
+    ):
+        assert part in text
+
+
+def test_no_sentence_ends_within_a_word():
+    sentence = "demand of 5 needs more GPUs than the bounds of this workload allow " * 3
+    text = "\n".join(drawn([QUIET, replace(BUSY, reason=sentence, autoscaler=sentence)], 80, 24))
+    cut = [line.partition("…")[0] for line in text.splitlines() if "…" in line]
+    assert len(cut) == 2
+    assert all(line.split()[-1] in sentence.split() and line.endswith(" ") for line in cut)
+
+
+def test_shortened_text_has_whole_words_and_fits():
+    assert shorten("waiting 12 of 4", 15) == "waiting 12 of 4"
+    assert shorten("waiting 12 of 4", 14) == "waiting 12 …"
+    assert all(len(shorten("waiting 12 of 4", width)) <= width for width in range(1, 20))
+
+
+def test_commands_name_the_server_unless_it_is_the_default():
+    assert LINKS.command("top") == "tidegate top"
+    assert Links(8081, ".venv/bin/tidegate").command("top") == ".venv/bin/tidegate top --server localhost:8081"
 
 
 def test_view_has_a_constant_height():
@@ -123,11 +158,14 @@ def test_gauges_fit_their_width():
 
 
 def plain(frames: list[ScreenFrame]) -> list[str]:
+    """The lines below the head."""
     file = io.StringIO()
-    with open_screen(Console(file=file, width=80)) as show:
+    with open_screen(Console(file=file, width=80), LINKS) as show:
         for frame in frames:
             show(frame)
-    return file.getvalue().splitlines()
+    lines = file.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= 80
+    return lines[lines.index(PLAIN_HEAD) + 1 :]
 
 
 def test_plain_output_has_a_line_per_change_and_every_thirty_seconds():
@@ -135,15 +173,25 @@ def test_plain_output_has_a_line_per_change_and_every_thirty_seconds():
     assert len(plain(frames)) == 4
     frames[10] = replace(frames[10], state=WorkloadState.LOADING, word="queued")
     assert [line[:18] for line in plain(frames)] == [
-        "00:00:00  asleep  ",
-        "00:00:10  queued  ",
-        "00:00:11  asleep  ",
-        "00:00:41  asleep  ",
-        "00:01:11  asleep  ",
+        "00:00:00 asleep   ",
+        "00:00:10 queued   ",
+        "00:00:11 asleep   ",
+        "00:00:41 asleep   ",
+        "00:01:11 asleep   ",
     ]
 
 
-def test_plain_line_is_one_line_with_a_new_action_once():
+def test_plain_output_prints_a_new_action_once():
     lines = plain([QUIET, BUSY, replace(BUSY, at_s=700.0)])
-    assert len(lines) == 3
-    assert ["HPA: 3 to 5" in line for line in lines] == [False, True, False]
+    assert len(lines) == 4
+    assert ["HPA: 3 to 5" in line for line in lines] == [False, False, True, False]
+
+
+def test_plain_columns_are_below_their_names():
+    busy = replace(BUSY, demand=None, held=123, waiting=1234, running=12345)
+    line = plain([busy])[0]
+    ends = {name: PLAIN_HEAD.index(name) + len(name) for name in PLAIN_HEAD.split()[2:]}
+    assert {name: line[:end].split()[-1] for name, end in ends.items()} == {
+        "demand": "unknown", "wanted": "5", "ready": "3", "requests/s": "7.3", "held": "123", "waiting": "1234",
+        "running": "12345",
+    }  # fmt: skip
