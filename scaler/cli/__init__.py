@@ -24,10 +24,21 @@ EX_PROBLEMS, EX_USAGE, EX_CONFIG = 1, 2, 78
 LAST_PORT = 65_535
 REQUEST_TIMEOUT_S = 10.0  # the daemon answers from memory
 
+
+def server_url(context: click.Context, option: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    """A URL; plain HTTP if it has no scheme, as for curl. `localhost:8080/` becomes "http://localhost:8080"."""
+    if value is None:
+        return None
+    scheme, separator, address = value.rpartition("://")
+    if scheme not in ("", "http", "https") or not address.strip("/"):
+        raise click.BadParameter(f"must be a URL such as http://localhost:8080, got {value!r}")
+    return f"{scheme if separator else 'http'}://{address}".rstrip("/")
+
+
 CONFIG = click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
 SERVER = click.option(
     "--server", default="http://localhost:8080", show_default=True, envvar="TIDEGATE_SERVER", show_envvar=True,
-    help="URL of a running daemon's HTTP port.",
+    callback=server_url, help="URL of a running daemon's HTTP port.",
 )  # fmt: skip
 OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
@@ -203,7 +214,7 @@ def top(server: str, interval: float, once: bool) -> None:
 @main.command(short_help="Check everything that Tidegate needs.")
 @click.option("-c", "--config", "file", type=click.Path(), help="Configuration file (YAML).")
 @click.option(
-    "--server", envvar="TIDEGATE_SERVER", show_envvar=True,
+    "--server", envvar="TIDEGATE_SERVER", show_envvar=True, callback=server_url,
     help="URL of a running daemon. Default: one on this machine, if any.",
 )  # fmt: skip
 @OUTPUT

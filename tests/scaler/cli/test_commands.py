@@ -5,11 +5,14 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
-from scaler.cli import main
+from scaler.cli import main, server_url
 
 BAD = """\
 tick: 2m
@@ -195,3 +198,58 @@ def test_doctor_exits_with_1_only_if_a_check_fails(tidegate, config):
     assert failure["name"] == "pods of ai/chat http://127.0.0.1:1/metrics"
     assert "Connection refused" in failure["result"]
     assert failure["remedy"]
+
+
+class TestServer:
+    @pytest.fixture
+    def daemon(self):
+        """The address without a scheme of a server that answers as a daemon without workloads."""
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                document = {"now": 1.0, "since": 1.0, "gpu_hour": None, "workloads": [], "gpus_unmatched": []}
+                body = json.dumps(document).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    def test_every_command_takes_an_address_without_a_scheme(self, daemon):
+        parameters = {name: command.params for name, command in main.commands.items()}
+        takes_server = {
+            name for name, params in parameters.items() if any(each.callback is server_url for each in params)
+        }
+        assert takes_server == {"doctor", "explain", "report", "top"}
+        shown = CliRunner().invoke(main, ["report", "--server", f"{daemon}/"])
+        assert (shown.exit_code, "GPU-hours by state" in shown.output) == (0, True)
+        shown = CliRunner().invoke(main, ["report"], env={"TIDEGATE_SERVER": daemon})
+        assert shown.exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("given", "url"),
+        [
+            ("localhost:18080", "http://localhost:18080"),
+            ("localhost:18080/", "http://localhost:18080"),
+            ("[::1]:8080", "http://[::1]:8080"),
+            ("tidegate.example", "http://tidegate.example"),
+            ("https://tidegate.example/", "https://tidegate.example"),
+        ],
+    )
+    def test_server_without_a_scheme_is_http(self, given, url):
+        assert server_url(None, None, given) == url
+
+    @pytest.mark.parametrize("given", ["", "http://", "ftp://tidegate.example", "/"])
+    def test_server_that_is_no_http_url_is_a_usage_error(self, given):
+        shown = CliRunner().invoke(main, ["report", "--server", given])
+        assert (shown.exit_code, "must be a URL such as http://localhost:8080" in shown.output) == (2, True)
