@@ -69,6 +69,7 @@ from .signals.pods import Chosen, PodNumbers
 from .tls import naming
 from .workloads import Registry
 from .workloads.pods import ReplicaCounts
+from .workloads.unmatched import UnmatchedGpus, unmatched_gpus
 
 if TYPE_CHECKING:
     from .engine.decider import Decider
@@ -167,6 +168,7 @@ class Daemon:
             registry=registry,
             now=clock.now,
             outcomes=self._outcomes.all if self._cluster is not None else no_outcomes,
+            unmatched=self._unmatched_gpus,
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(
                 *ExplainHandler(
@@ -451,6 +453,10 @@ class Daemon:
 
     def _decider(self) -> Decider | None:
         return None if self._loop is None else self._loop.decider
+
+    def _unmatched_gpus(self) -> tuple[UnmatchedGpus, ...] | None:
+        decider = self._decider()
+        return None if decider is None else unmatched_gpus(decider.gpu_responses(), decider.owners, self._cluster)
 
     def _explainer(self) -> DecisionExplainer | None:
         from .explain.document import DecisionExplainer  # noqa: PLC0415 - compiles kernels

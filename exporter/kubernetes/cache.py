@@ -166,6 +166,9 @@ class Cluster:
         """The changes since the last call."""
         return self._records.changes.take()
 
+    def watches(self, namespace: str) -> bool:
+        return not self._namespaces or namespace in self._namespaces
+
     def synced(self, resource: Resource, now: float) -> bool:
         """Whether it was listed in full, and was not lost for too long."""
         return self._sync_state.synced(resource, now)
@@ -300,8 +303,7 @@ class Cluster:
         return tuple(ServiceEndpoint(address, ports[address]) for address in sorted(ports))
 
     def _all_synced(self, namespace: str, resources: Iterable[Resource], now: float) -> bool:
-        watched = not self._namespaces or namespace in self._namespaces
-        return watched and all(self.synced(resource, now) for resource in resources)
+        return self.watches(namespace) and all(self.synced(resource, now) for resource in resources)
 
     def _below(self, target: Ref) -> tuple[Pod, ...]:
         refs = sorted(ref for ref in self._records.chains.below(target) if ref.kind == "Pod")

@@ -426,6 +426,7 @@ def report(server: str, output: str) -> None:
 
     try:
         built = build_report(document(server, "/api/v1/accounts", REQUEST_TIMEOUT_S))
+        built["gpus_unmatched"] = document(server, "/api/v1/rows", REQUEST_TIMEOUT_S).get("gpus_unmatched")
     except Unanswered as error:
         raise click.ClickException(str(error)) from None
     if output == "table":

@@ -152,6 +152,8 @@ def _sentences(report: Document) -> Iterable[str]:
         yield (f"{_number(idle)} GPU-hours{idle_money} were idle; sleeping saved {_number(asleep)}{slept_money}.")
     if total["gpus_unknown"]:
         yield f"The GPUs of {total['gpus_unknown']} workload(s) are unknown and in no sum."
+    for each in report.get("gpus_unmatched") or ():
+        yield f"In no sum: {each['sentence']}. Remedy: {each['remedy']}."
 
 
 def _shadow_table(rows: Sequence[Document]) -> Table:

@@ -86,12 +86,13 @@ class Decider:
         self.books = Ledger(len(plans), gap_s=max(self._slack_s, LATE_TICKS * tick_s))
         self.observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
         self._groups = Groups.stack([plan.member for plan in plans])
+        self.owners = owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
         self._latest = LatestSamples(
             [
                 TargetRules(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet, p.spec.hold, p.spec.slo)
                 for p in plans
             ],
-            owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),
+            self.owners,
             limit_s=interval_s * fresh_intervals,
             names=names,
             sharing=self._groups.sharing(self._specs),
@@ -216,6 +217,10 @@ class Decider:
         """Returns None if the workload is unknown."""
         row = self._rows.get(workload)
         return None if row is None else self.plans[row]
+
+    def gpu_responses(self) -> list[Samples]:
+        """The last response of each target with GPUs."""
+        return self._latest.gpu_responses()
 
     def pages(self, workload: WorkloadKey, now: float) -> Sequence[TargetReading]:
         """The last response of each of its targets."""

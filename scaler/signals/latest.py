@@ -351,6 +351,10 @@ class LatestSamples:
         ]
         return tuple(text for _, text in sorted(found)[:MOST_GAPS])
 
+    def gpu_responses(self) -> list[Samples]:
+        """The last response of each target with GPUs."""
+        return [samples for _, samples, _ in self._gpus.pages()]
+
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         """The numbers of each chosen pod, all of one namespace. `now`: POSIX seconds."""
         gpus = (

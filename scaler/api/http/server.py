@@ -17,7 +17,7 @@ from scaler.net import LimitedListener, listen
 from . import ui
 from .health import HealthState, render
 from .hosts import known_host
-from .ui import Outcomes, Rows, no_outcomes
+from .ui import Outcomes, Rows, Unmatched, no_outcomes, not_known
 
 INDEX = """Tidegate
 
@@ -57,6 +57,7 @@ class WebServer:
     registry: collected at each GET of /metrics.
     more:     further routes.
     outcomes: what KEDA and the HPAs do with each number, for the rows.
+    unmatched: the GPUs that match no workload, for the rows; None while unknown.
     hosts:    further host names of this server, in lower case.
     """
 
@@ -68,6 +69,7 @@ class WebServer:
     now: Callable[[], float]
     more: Sequence[web.RouteDef] = ()
     outcomes: Outcomes = no_outcomes
+    unmatched: Unmatched = not_known
     hosts: frozenset[str] = frozenset()
     _listener: LimitedListener | None = None
 
@@ -82,7 +84,7 @@ class WebServer:
                 web.get("/readyz", self._readyz),
                 web.get("/api/v1/board", self._board),
                 web.get("/api/v1/board/{namespace}/{name}", self._board_entry),
-                web.get("/api/v1/rows", Rows(self.board, self.health, self.now, self.outcomes).get),
+                web.get("/api/v1/rows", Rows(self.board, self.health, self.now, self.outcomes, self.unmatched).get),
                 *self.more,
             ]
         )

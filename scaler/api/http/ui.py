@@ -6,8 +6,9 @@ browser enforce. Their ETag is a hash of their content, so a browser never shows
 The rows of one Board are encoded once for all readers. A reader that sends the ETag of the current rows gets a 304.
 
 Worked example: a browser's `Accept: text/html,...` gets the page; curl's `*/*` gets the list of paths as text.
-`/api/v1/rows` is `{"now": 1000.0, "at": 999.5, "version": 7, "role": null, "unwell": [], "fleet": {...}, "workloads":
-[{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2, "published": 3, ...}]}`, problems first.
+`/api/v1/rows` is `{"now": 1000.0, "at": 999.5, "version": 7, "role": null, "unwell": [], "gpus_unmatched": [],
+"fleet": {...}, "workloads": [{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2, "published": 3,
+...}]}`, problems first.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 from aiohttp import web
 
@@ -27,6 +29,7 @@ from scaler.explain.outcome import OutcomeRow
 from scaler.explain.rows import NextOutcome, by_severity, fleet, row
 from scaler.explain.summary import words_document
 from scaler.model import Board
+from scaler.workloads.unmatched import UnmatchedGpus
 
 from .health import HealthState
 
@@ -49,6 +52,7 @@ TYPES = {
 # Controller outcomes are computed at most this often: for 5,000 workloads that takes half a second.
 OUTCOMES_S = 5.0
 Outcomes = Callable[[], Callable[[], Iterable[OutcomeRow]]]
+Unmatched = Callable[[], Sequence[UnmatchedGpus] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,10 @@ def no_outcomes() -> Callable[[], Iterable[OutcomeRow]]:
     return tuple
 
 
+def not_known() -> None:
+    """GPUs that match no workload are unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
     """The response made from one Board. gzipped: the same text."""
@@ -127,8 +135,11 @@ class Rows:
         health: HealthState,
         now: Callable[[], float],
         outcomes: Outcomes = no_outcomes,
+        unmatched: Unmatched = not_known,
     ) -> None:
-        self._board, self._health, self._now, self._outcomes = board, health, now, outcomes
+        self._board, self._health, self._now = board, health, now
+        self._outcomes, self._unmatched = outcomes, unmatched
+        self._gpus_unmatched: list[dict[str, Any]] | None = None
         self._ahead: dict[WorkloadKey, NextOutcome] = {}
         self._outcomes_at = float("-inf")
         self._encoded: EncodedRows | None = None
@@ -145,8 +156,12 @@ class Rows:
             if encoded is None or encoded.etag != etag:
                 if abs(now - self._outcomes_at) >= OUTCOMES_S:
                     self._outcomes_at = now
+                    unmatched = self._unmatched()
+                    gpus = None if unmatched is None else [each.to_document() for each in unmatched]
+                    self._gpus_unmatched = gpus
                     self._ahead = await asyncio.to_thread(_ahead_of, self._outcomes())
-                encoded = await asyncio.to_thread(_encode, board, etag, self._health.role, unwell, now, self._ahead)
+                about = {"role": self._health.role, "unwell": unwell, "gpus_unmatched": self._gpus_unmatched}
+                encoded = await asyncio.to_thread(_encode, board, etag, about, now, self._ahead)
                 self._encoded = encoded
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if is_current(request, etag):
@@ -164,15 +179,14 @@ def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey,
 
 
 def _encode(
-    board: Board, etag: str, role: str | None, unwell: list[str], now: float, ahead: Mapping[WorkloadKey, NextOutcome]
+    board: Board, etag: str, about: Mapping[str, Any], now: float, ahead: Mapping[WorkloadKey, NextOutcome]
 ) -> EncodedRows:
     rows = by_severity(row(decision, now, ahead.get(key)) for key, decision in board.decisions.items())
     document = {
         "now": now,
         "at": board.at,
         "version": board.version,
-        "role": role,
-        "unwell": unwell,
+        **about,
         "fleet": fleet(rows).to_document(),
         "workloads": [each.to_document() for each in rows],
     }

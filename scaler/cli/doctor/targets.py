@@ -13,6 +13,7 @@ from math import isfinite
 import aiohttp
 import numpy as np
 
+from exporter.attribution import named, owners_by_name
 from exporter.catalog import Reader
 from exporter.clock import Clock
 from exporter.discovery import Discovery, Listing
@@ -24,8 +25,10 @@ from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
 from exporter.textformat import Page, parse
 from scaler.config import Config, DcgmExporter
-from scaler.workloads import take
-from scaler.workloads.targets import DiscoveryClients, TargetSource, discovery, places
+from scaler.workloads import Registry, ordered, take
+from scaler.workloads.pods import cluster_owners
+from scaler.workloads.targets import DiscoveryClients, Plans, TargetSource, discovery, places
+from scaler.workloads.unmatched import unmatched_gpus
 
 from .check import MOST_CLOCK_OFFSET_S, Check, check_clock, fail, ok, warn
 
@@ -74,7 +77,10 @@ async def examine(config: Config, cluster: Cluster | None, clock: Clock) -> list
         targets = list(dict.fromkeys(target for listing in listings if listing for target in listing.targets))
         slots = asyncio.Semaphore(config.scrape.concurrency)
         scraped = targets[:MOST_TARGETS]
-        checks += await asyncio.gather(*(_check_target(target, pages, slots, config, clock) for target in scraped))
+        results = await asyncio.gather(*(_check_target(target, pages, slots, config, clock) for target in scraped))
+        checks += [check for check, _ in results]
+        responses = [samples for _, samples in results if samples is not None]
+        checks += _check_unmatched(responses, config, registry, cluster)
         if len(targets) > MOST_TARGETS:
             skipped = f"{len(targets) - MOST_TARGETS} were not scraped: see /metrics of the daemon"
             checks.append(ok("more targets", skipped))
@@ -118,15 +124,35 @@ def _check_listing(source: TargetSource, discovered: Discovery, listing: Listing
     return [warn(name, "no dcgm-exporter: GPUs are unknown, and idleness depends on requests alone", remedy)]
 
 
-async def _check_target(target: Target, pages: Pages, slots: asyncio.Semaphore, config: Config, clock: Clock) -> Check:
+async def _check_target(
+    target: Target, pages: Pages, slots: asyncio.Semaphore, config: Config, clock: Clock
+) -> tuple[Check, Samples | None]:
     async with slots:
         body = await pages.fetch(target.url, target.access)
     now = clock.now()
     name = f"{target.role}{f' of {target.owner}' if target.owner else ''} {without_user(target.url)}"
     outcome = body if isinstance(body, Failure) else read(body, Reader(target.kind), _Scanner(), now)
     if isinstance(outcome, Failure):
-        return fail(name, f"{outcome.kind}: {outcome.detail}", _REMEDIES.get(outcome.kind, "see `tidegate read`"))
-    return check_samples(name, outcome, now, target.max_age_s or config.fresh_for)
+        remedy = _REMEDIES.get(outcome.kind, "see `tidegate read`")
+        return fail(name, f"{outcome.kind}: {outcome.detail}", remedy), None
+    return check_samples(name, outcome, now, target.max_age_s or config.fresh_for), outcome
+
+
+def _check_unmatched(
+    responses: Sequence[Samples], config: Config, registry: Registry, cluster: Cluster | None
+) -> list[Check]:
+    """A warning for each reason why GPUs match no workload."""
+    plans = Plans(config).take(
+        registry.workloads, ordered(registry), registry.tolerances, registry.jobs, registry.targets
+    )
+    owners = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
+    if cluster is not None:
+        owners = cluster_owners(cluster, registry.targets, owners)
+        responses = [named(each, cluster.named) for each in responses]
+    return [
+        warn("GPUs without a workload", each.sentence, each.remedy)
+        for each in unmatched_gpus(responses, owners, cluster)
+    ]
 
 
 def check_samples(name: str, samples: Samples, now: float, fresh_s: float) -> Check:

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from exporter.model import WorkloadKey
+from tests.fakes.waiting import until
 from tests.scaler.explain.recompute import differences, read_inputs
 
 CHAT = WorkloadKey("ai", "chat")
@@ -50,3 +51,16 @@ async def test_explain_document_of_a_decision_survives_a_reload(daemon, targets,
         (chart,) = json.loads((await running.get("/api/v1/history/ai/chat"))[1])["workloads"]
         assert chart["at"] == sorted(set(chart["at"]))
         assert (chart["replicas"][-1], chart["load"][-1], 2 in chart["replicas"]) == (3, 20.0, True)
+
+
+async def test_running_daemon_reports_gpus_without_a_workload(daemon, targets, page, vllm):
+    targets["engine"].body = vllm(running=1, finished=1)
+    targets["node"].body = page.gpu("GPU-1", ["llm-0"], engine=0.5)
+    workload = f'  - {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{targets.url("engine")}"}}}}\n'
+    async with daemon(workload, f'gpus: [{{url: "{targets.url("node")}"}}]') as running:
+
+        async def unmatched():
+            return json.loads((await running.get("/api/v1/rows"))[1])["gpus_unmatched"]
+
+        found = await until(unmatched, bool)
+    assert [(each["gpus"], each["pods"], each["reason"]) for each in found] == [(1, ["ai/llm-0"], "other_name")]

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from scaler.cli.report import build_report, report_tables, shadow_sentence
+from scaler.workloads.unmatched import UnmatchedGpus, UnmatchedReason
 
 HOUR = 3600.0
 
@@ -92,3 +93,14 @@ def test_unreachable_daemon_is_an_error_with_a_hint(tidegate, tmp_path):
     assert done.returncode == 1
     assert "http://127.0.0.1:1/api/v1/accounts: " in done.stderr
     assert "port-forward" in done.stderr
+
+
+def test_gpus_without_a_workload_are_reported_with_their_remedy():
+    gpus = UnmatchedGpus(UnmatchedReason.NO_POD, 17, ("ai/gone",), 1, "the cluster has no such pod")
+    report = {**build_report(accounts(entry("chat", serving=3))), "gpus_unmatched": [gpus.to_document()]}
+    shown = text(report)
+    assert "In no sum: 17 GPUs of ai/gone match no workload: the cluster has no such pod. Remedy: restart the" in shown
+
+
+def test_report_of_an_older_daemon_has_no_such_sentence():
+    assert "In no sum" not in text(build_report(accounts(entry("chat", serving=3))))

@@ -14,6 +14,7 @@ from scaler.api.http.ui import Rows
 from scaler.explain.outcome import OutcomeRow
 from scaler.explain.outcome_inputs import ControllerOutcome, Facts, OutcomeCode
 from scaler.explain.summary import words_document
+from scaler.workloads.unmatched import UnmatchedGpus, UnmatchedReason
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 NAMES = sorted(entry.name for entry in (files("scaler.api.http") / "page").iterdir())
@@ -145,3 +146,24 @@ async def test_rows_have_controller_outcomes_computed_every_five_seconds_in_a_th
         assert {(each["hindered"], each["hindered_by"]) for each in workloads} == {("paused", "held")}
     assert computed_at == [1000.0, 1005.0]
     assert threading.current_thread() not in threads
+
+
+async def test_rows_have_the_gpus_that_match_no_workload(site):
+    gpus = UnmatchedGpus(UnmatchedReason.NO_POD, 17, ("ai/gone",), 1, "the cluster has no such pod")
+    document = await rows_with(site, lambda: (gpus,))
+    assert document["gpus_unmatched"] == [
+        {
+            "reason": "no_pod", "gpus": 17, "pods": ["ai/gone"], "pod_count": 1,
+            "sentence": "17 GPUs of ai/gone match no workload: the cluster has no such pod", "remedy": gpus.remedy,
+        }
+    ]  # fmt: skip
+
+
+async def test_unknown_unmatched_gpus_are_null_and_not_none(site):
+    assert (await rows_with(site, lambda: None))["gpus_unmatched"] is None
+    assert (await rows_with(site, tuple))["gpus_unmatched"] == []
+
+
+async def rows_with(site, unmatched):
+    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, unmatched=unmatched)
+    return json.loads((await rows.get(make_mocked_request("GET", "/api/v1/rows"))).body)

@@ -153,3 +153,24 @@ async def test_invalid_object_is_a_failure(cluster):
 async def test_configuration_without_targets_is_a_warning():
     [only] = await examine(parse("tick: 1s", "c.yaml")[0], None, WallClock())
     assert (only.name, only.status) == ("targets", "warn")
+
+
+async def test_gpus_without_a_workload_are_a_warning_with_the_remedy(ask, pages, page):
+    shown = "".join(page.gpu(f"GPU-{number}", [f"llm-{number}"], engine=0.5) for number in range(17))
+    url = pages.at("/gpus", shown + page.gpu("GPU-x", ["chat-0"], engine=0.5))
+    checks = await ask("http://127.0.0.1:1/metrics", more=f'gpus: [{{url: "{url}"}}]')
+    check = one(checks, "GPUs without a workload")
+    assert (check.status, check.result) == (
+        "warn",
+        (
+            "17 GPUs of ai/llm-0, ai/llm-1, ai/llm-10 and 14 more match no workload: "
+            "no workload of the configuration has pods of this name"
+        ),
+    )
+    assert "pod_pattern" in check.remedy
+
+
+async def test_gpus_of_workloads_are_no_warning(ask, pages, page):
+    url = pages.at("/gpus", page.gpu("GPU-x", ["chat-0"], engine=0.5))
+    checks = await ask("http://127.0.0.1:1/metrics", more=f'gpus: [{{url: "{url}"}}]')
+    assert [check for check in checks if "without" in check.name] == []
