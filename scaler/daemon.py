@@ -174,7 +174,7 @@ class Daemon:
                 *ExplainHandler(
                     lambda: self.publisher.board, self._explainer, clock.now, self._repeats, self._outcomes.of
                 ).routes(),
-                *web_accounts.routes(self._decider, lambda: self._config.prices.said_gpu_hour, clock.now),
+                *web_accounts.routes(self._decider, lambda: self._config.prices.accounted.gpu_hour, clock.now),
             ),
         )
         self._self_metrics.reload_ok.set(1)

@@ -89,6 +89,8 @@ def kind_of(schema: dict[str, Any], section: type[BaseModel] | None) -> str:
         return "a kind of [source](sources.md)"
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "object":
+        return f"{kind_of(schema['additionalProperties'], None)}, by name"
     if schema.get("type") == "array":
         return f"list of {kind_of(schema['items'], None)}"
     return f"{schema.get('title') or schema['type']}{_bounds(schema)}"

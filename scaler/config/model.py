@@ -15,6 +15,7 @@ from pydantic import Field
 from exporter import model
 from exporter.catalog import KINDS
 from scaler.policy.overrides import Brake
+from scaler.policy.prices import PriceList
 
 from .endpoint import Access, Endpoint, File, Many, Path, Port, Scheme, Section, Text, admission, page
 from .overrides import BRAKE
@@ -32,7 +33,7 @@ from .scalars import (
     kubernetes_name,
     size,
 )
-from .workload import Mode, Workload
+from .workload import Mode, Price, Workload
 
 KiB = 2**10
 MiB = 2**20
@@ -213,18 +214,24 @@ class Freshness(Section):
 
 
 class Prices(Section):
-    """Costs that `keep_warm: auto` weighs, in any currency: their ratio decides."""
+    """Costs of the accounts, and those that `keep_warm: auto` weighs, in any currency: their ratio decides."""
 
-    gpu_hour: Annotated[float, Field(gt=0)] = 2.5
-    """Cost of one GPU for an hour. Higher scales to zero sooner. Default: about the rent of an H100."""
+    gpu_hour: Price = 2.5
+    """Cost of one GPU for an hour, of models that `gpus` does not name. Higher scales to zero sooner. Without it
+    `keep_warm` weighs 2.5, and accounts have public list prices (docs/explanation/accounting.md)."""
+    gpus: dict[str, Price] = Field(default_factory=dict)
+    """Cost of one GPU for an hour by model, as `{H100: 3.9, A100 80GB: 1.8}`: a model has all words of its key, and
+    most words win."""
+    team_label: Text | None = None
+    """Label of the Deployment, or other scale target, that names its team in the accounts. null: no teams."""
     waiting_hour: Annotated[float, Field(ge=0)] = 30.0
     """Cost of an hour in which users wait for a start, however many; with an SLO, per user while its error budget is
     spent. Higher keeps warm longer. Default: about an hourly wage. 0: batch work."""
 
     @property
-    def said_gpu_hour(self) -> float | None:
-        """The configured price of a GPU; None for the default, which is no price."""
-        return self.gpu_hour if "gpu_hour" in self.model_fields_set else None
+    def accounted(self) -> PriceList:
+        """The prices of the accounts, without the default of `gpu_hour`, which is no price."""
+        return PriceList(self.gpus, self.gpu_hour if "gpu_hour" in self.model_fields_set else None)
 
 
 class Checkpoints(Section):

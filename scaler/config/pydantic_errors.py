@@ -32,6 +32,7 @@ _SENTENCES = {
     MISSING: "must be given",
     _NOT_A_MAPPING: "must be a mapping of keys to values",
     "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of names to values",
     "string_type": "must be text",
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must be a path such as /metrics",

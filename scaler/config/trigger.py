@@ -39,6 +39,7 @@ from .workload import (
     Objectives,
     OnBlind,
     OnIncomplete,
+    Price,
     ProbePeriod,
     Quiet,
     Replicas,
@@ -134,6 +135,7 @@ class Trigger(Section):
     prewarm auto`."""
     probe_period: ProbePeriod = _as_in_workload("probe_period")
     hpa_tolerance: Tolerance = _as_in_workload("hpa_tolerance")
+    gpu_hour: Price | None = _as_in_workload("gpu_hour")
     group: Group | None = _as_in_workload("group")
     role: Role | None = _as_in_workload("role")
     weight: Weight = _as_in_workload("weight")

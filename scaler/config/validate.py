@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from exporter.catalog import GPU_KINDS
+from scaler.policy.prices import name_parts
 
 from .errors import Finding, Loc
 from .model import Config
@@ -33,6 +34,9 @@ def findings(config: Config, now: float | None = None) -> Iterator[Finding]:
         if endpoint.kind not in {None, *GPU_TARGET_KINDS}:
             bound = f"must be one of {', '.join(GPU_TARGET_KINDS)}"
             yield Finding(("gpus", index, "kind"), bound, str(endpoint.kind))
+    for model in config.prices.gpus:
+        if not name_parts(model):
+            yield Finding(("prices", "gpus", model), "must be words of a GPU model such as H100 80GB", model)
     yield from _gateways(config)
     if config.brake is not None:
         yield from brake_findings(("brake",), config.brake, now)

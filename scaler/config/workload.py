@@ -45,6 +45,7 @@ Tolerance: TypeAlias = Annotated[float, Field(ge=0, le=1, title="ratio")]
 ProbePeriod: TypeAlias = Annotated[float, duration(at_most_s=300)]
 Group: TypeAlias = Annotated[str, kubernetes_name(63, "group")]
 Role: TypeAlias = Annotated[str, kubernetes_name(63, "role")]
+Price: TypeAlias = Annotated[float, Field(gt=0)]
 Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000)]
 OnBlind: TypeAlias = Literal["hold", "wake"]
 OnIncomplete: TypeAlias = Literal["hold", "accept"]
@@ -193,6 +194,8 @@ class Workload(Section):
     hpa_tolerance: Tolerance = 0.1
     """The cluster's `--horizontal-pod-autoscaler-tolerance`, used if neither HPA nor ScaledObject sets
     `behavior.scaleUp.tolerance`. Too high overshoots; too low loses steps."""
+    gpu_hour: Price | None = None
+    """Cost of one of its GPUs for an hour, in the accounts. null: `prices`."""
     group: Group | None = None
     """Group of workloads of one namespace (docs/how-to/groups.md). null: it counts the whole queue of its gateway."""
     role: Role | None = None

@@ -33,6 +33,8 @@ def _accepts(schema, value):
     if isinstance(value, str):
         return bool(re.search(schema.get("pattern", ""), value)) and len(value) >= schema.get("minLength", 0)
     if isinstance(value, dict):
+        if isinstance(schema.get("additionalProperties"), dict):
+            return all(_accepts(schema["additionalProperties"], item) for item in value.values())
         properties = schema["properties"]
         return set(schema.get("required", ())) <= set(value) <= set(properties) and all(
             _accepts(properties[key], item) for key, item in value.items()
