@@ -29,7 +29,7 @@ from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.client import connect
 from exporter.kubernetes.reflector import watch_all
 from exporter.model import PodKey, Target, WorkloadKey
-from exporter.scrape.loop import Counters
+from exporter.scrape.loop import Counters, Delays
 from exporter.scrape.metrics import ScrapeCollector
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
@@ -151,7 +151,8 @@ class Daemon:
         self.registry = registry = CollectorRegistry(auto_describe=True)
         self._self_metrics = SelfMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
-        registry.register(ScrapeCollector(self._counters))
+        self._delays = Delays()
+        registry.register(ScrapeCollector(self._counters, self._delays))
         registry.register(web_accounts.AccountsCollector(self._decider, self._leads, clock.now))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._registry.object_errors, clock.now))
@@ -165,6 +166,7 @@ class Daemon:
             port=config.listen.http.port,
             board=lambda: self.publisher.board,
             health=self._health,
+            delays=self._delays,
             registry=registry,
             now=clock.now,
             outcomes=self._outcomes.all if self._cluster is not None else no_outcomes,
@@ -260,6 +262,7 @@ class Daemon:
             replicas=self._replicas,
             discoveries=self._discoveries,
             unclaimed=await self._checkpoints.read(),
+            delays=self._delays,
         )
         prepared = await prepare_module.prepare(self._config, context)
         while True:

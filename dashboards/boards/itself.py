@@ -150,12 +150,16 @@ def _scrapes() -> list[Panel]:
     return [
         graph(
             "Scrapes by role",
-            "Scrapes per second of pods, gateways and GPUs. A drop without removed pods: targets are no longer "
-            "discovered, see Kubernetes.",
+            "Scrapes per second of pods, gateways and GPUs, and those that are late or skipped. A drop without removed "
+            "pods: targets are no longer discovered, see Kubernetes. Runbook: TidegateOverloaded.",
             "ops",
-            [Query(self_rate("tidegate_scrapes_total", "role"), "{{role}}")],
+            [
+                Query(self_rate("tidegate_scrapes_total", "role"), "{{role}}"),
+                Query(self_rate("tidegate_scrapes_late_total", "job"), "late"),
+                Query(self_rate("tidegate_scrapes_skipped_total", "reason"), "skipped: {{reason}}"),
+            ],
             width=8,
-            colours={"pods": BLUE, "gateway": PURPLE, "gpus": GREEN},
+            colours={"pods": BLUE, "gateway": PURPLE, "gpus": GREEN, "late": ORANGE},
         ),
         graph(
             "Failures by reason",

@@ -8,7 +8,8 @@ the whole interval. When a target appears, its workload has one more round at on
 While a workload is at zero, its gateway targets are scraped every `wake_interval_s` as well, because they show the
 next request; each HTTP endpoint once, however many workloads share it.
 
-A target that fails is scraped again in the next round: there is no other retry.
+A target that fails is scraped again in the next round: there is no other retry. A scrape that begins late, or is not
+made when it is due, is counted.
 
 Worked example: with one `StaticTargets` of two targets of `ai/chat` and an interval of 5 s, `landed` gets the two
 `Scrape`s of a round in one call, every 5 s.
@@ -20,6 +21,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from math import floor
 from random import Random
 from zlib import crc32
@@ -45,6 +47,23 @@ ROUND_WAIT_S = 1.0
 # Rounds because of new targets are so many seconds apart: 40 pods that become ready one by one in a minute cause 40
 # rounds at most, and those that become ready together one.
 NEW_TARGETS_S = 1.0
+# A scrape is late from this part of its interval on.
+LATE = 0.1
+
+
+class Skipped(StrEnum):
+    """Why a scrape was not made when it was due."""
+
+    SLOW_TARGET = "slow_target"  # the target had not responded to the last request
+    OVERLOAD = "overload"  # the last request still waited for its turn, or the event loop was busy
+
+
+@dataclass(slots=True)
+class Delays:
+    """Counts the scrapes that began late, and those that were not made when they were due."""
+
+    late: int = 0
+    skipped: Counter[Skipped] = field(default_factory=lambda: Counter(dict.fromkeys(Skipped, 0)))
 
 
 @dataclass(slots=True)
@@ -74,9 +93,13 @@ class _ScrapeGroup:
 
 @dataclass(eq=False, slots=True)
 class _ScrapeRound:
-    """expected: targets with outstanding responses. landed: responses that have not been handed over."""
+    """expected: targets with outstanding responses. landed: responses that have not been handed over.
+
+    due: when its requests were to begin, by the clock.
+    """
 
     group: _ScrapeGroup
+    due: float
     expected: set[Target]
     landed: list[ScrapeResult] = field(default_factory=list)
     deadline: asyncio.Task[None] | None = None
@@ -104,6 +127,7 @@ class ScrapeLoop:
     wake_rate: the most such scrapes per second, of all workloads together; beyond it all are further apart.
     new_scanner, new_reader: make the scanner and the reader of a target.
     bodies:  bytes of the large responses that may wait for a thread or be parsed there.
+    delays:  counts late and skipped scrapes.
     """
 
     discoveries: Iterable[Discovery]
@@ -121,6 +145,7 @@ class ScrapeLoop:
     wake_rate: float = float("inf")
     new_reader: Callable[[Target], Reader] = lambda target: Reader(target.kind)
     bodies: Budget = field(default_factory=lambda: Budget(BODIES_BYTES))
+    delays: Delays = field(default_factory=Delays)
     jitter: Random = field(default_factory=Random)
     counters: dict[Target, Counters] = field(default_factory=dict)
     _requester: Requester = field(init=False)
@@ -265,31 +290,40 @@ class ScrapeLoop:
     # Rounds.
 
     async def _rounds(self, group: _ScrapeGroup) -> None:
+        due = None
         while True:
             now = self.clock.now()
-            await self.clock.sleep(_until(now, group.phase, self.interval_s))
-            self._begin_round(group)
+            wait_s = _until(now, group.phase, self.interval_s)
+            if due is not None:  # rounds that fell due while the event loop was busy
+                rounds = round((now + wait_s - due) / self.interval_s) - 1
+                self.delays.skipped[Skipped.OVERLOAD] += rounds * len(group.targets)
+            due = now + wait_s
+            await self.clock.sleep(wait_s)
+            self._begin_round(group, due)
 
     async def _round_after(self, group: _ScrapeGroup, wait_s: float) -> None:
+        due = self.clock.now() + wait_s
         if wait_s > 0.0:
             await self.clock.sleep(wait_s)
         group.extra = None
-        self._begin_round(group)
+        self._begin_round(group, due)
 
-    def _begin_round(self, group: _ScrapeGroup) -> None:
-        """Requests every target that is not a wake source of a workload at zero."""
+    def _begin_round(self, group: _ScrapeGroup, due: float) -> None:
+        """Requests every target that is not a wake source of a workload at zero. due: when, by the clock."""
         group.began = self.clock.now()
         for requests in group.targets.values():
             requests.missed = requests.task is not None
-        self._request_all(
-            group, [each for each in group.targets.items() if not each[1].missed and not self._is_wake_source(each[0])]
-        )
+            if requests.missed:
+                overload = not requests.fetching and not requests.slow
+                self.delays.skipped[Skipped.OVERLOAD if overload else Skipped.SLOW_TARGET] += 1
+        rest = [each for each in group.targets.items() if not each[1].missed and not self._is_wake_source(each[0])]
+        self._request_all(group, rest, due)
 
-    def _request_all(self, group: _ScrapeGroup, due: Sequence[tuple[Target, Requests]]) -> None:
+    def _request_all(self, group: _ScrapeGroup, targets: Sequence[tuple[Target, Requests]], due: float) -> None:
         if self._tasks is None:
             return
-        round_ = _ScrapeRound(group, {target for target, requests in due if not requests.slow})
-        for target, requests in due:
+        round_ = _ScrapeRound(group, due, {target for target, requests in targets if not requests.slow})
+        for target, requests in targets:
             scraping = self._scrape(target, requests, round_)
             requests.task = self._tasks.create_task(scraping, name=f"scrape {target.role} {target.owner}")
         if len(round_.expected) > 1:
@@ -297,7 +331,9 @@ class ScrapeLoop:
 
     async def _scrape(self, target: Target, requests: Requests, round_: _ScrapeRound) -> None:
         try:
-            round_.landed.append(ScrapeResult(target, *await self._requester.request(target, requests)))
+            result = ScrapeResult(target, *await self._requester.request(target, requests))
+            self._check_delay(result, round_.due, self.interval_s)
+            round_.landed.append(result)
         finally:
             requests.task = None
             round_.expected.discard(target)
@@ -324,7 +360,10 @@ class ScrapeLoop:
         for _, requests in late:
             requests.missed = False
         if late:
-            self._request_all(round_.group, late)
+            self._request_all(round_.group, late, self.clock.now())
+
+    def _check_delay(self, scrape: ScrapeResult, due: float, every_s: float) -> None:
+        self.delays.late += scrape.at - scrape.took_s - due > LATE * every_s
 
     def _deliver(self, scrapes: Sequence[ScrapeResult]) -> None:
         if not scrapes or self._tasks is None:
@@ -395,12 +434,16 @@ class ScrapeLoop:
         requests, phase = Requests(Reader(first.kind), self.new_scanner(first)), _phase(first.url)
         requests.reader.restore(self._groups[first.owner or first].targets[first].reader.missing)
         while True:
-            every_s = min(self._wake_s(), self.interval_s)
-            await self.clock.sleep(_until(self.clock.now(), phase, every_s))
+            every_s, now = min(self._wake_s(), self.interval_s), self.clock.now()
+            wait_s = _until(now, phase, every_s)
+            await self.clock.sleep(wait_s)
             if self._wake_s() >= self.interval_s:
                 continue
             result = await self._requester.request(next(iter(wake.targets)), requests)
-            self._deliver([ScrapeResult(target, *result) for target in wake.targets])
+            scrapes = [ScrapeResult(target, *result) for target in wake.targets]
+            for scrape in scrapes[:1]:  # one request for all of them
+                self._check_delay(scrape, now + wait_s, every_s)
+            self._deliver(scrapes)
 
 
 def _phase(name: str) -> float:

@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from exporter.catalog.gpus import ceiling
 from exporter.model import Attribution, Failure, Gpu, Part, Quantity, Samples, Target, printable, without_user
 
-from .loop import Counters
+from .loop import Counters, Delays
 
 TARGET_LABELS = ("role", "owner", "target")
 # `mig_instance`, because every scrape has a label `instance`: Prometheus would rename one of the two.
@@ -50,12 +50,13 @@ ON_INSTANCES = {
 class ScrapeCollector:
     """Families for the targets and GPUs of a running scrape loop."""
 
-    def __init__(self, counters: Callable[[], Mapping[Target, Counters]]) -> None:
-        self._counters = counters
+    def __init__(self, counters: Callable[[], Mapping[Target, Counters]], delays: Delays) -> None:
+        self._counters, self._delays = counters, delays
 
     def collect(self) -> Iterable[Metric]:
         counters = list(self._counters().items())
         yield from _targets(counters)
+        yield from _delays(self._delays)
         yield from _gpus(counters)
 
 
@@ -90,6 +91,23 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
             took.add_metric(labels, counts.last.took_s)
             up.add_metric(labels, 0.0 if isinstance(counts.last.outcome, Failure) else 1.0)
     yield from (scrapes, failures, dropped, took, up)
+
+
+def _delays(delays: Delays) -> Iterable[Metric]:
+    yield CounterMetricFamily(
+        "tidegate_scrapes_late",
+        "Scrapes that began more than a tenth of their interval after they were due. Rising: Tidegate is overloaded.",
+        delays.late,
+    )
+    skipped = CounterMetricFamily(
+        "tidegate_scrapes_skipped",
+        "Scrapes not made when due: Tidegate is overloaded (overload), or the target has not responded to the last "
+        "request (slow_target).",
+        labels=("reason",),
+    )
+    for reason, count in delays.skipped.items():
+        skipped.add_metric((str(reason),), count)
+    yield skipped
 
 
 def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:

@@ -60,12 +60,14 @@ class Requests:
     """The state of the requests to one target.
 
     slow: the last one timed out. missed: one was under way when a round began. task: the one that is under way.
+    fetching: it has been sent and has no response yet; otherwise it waits for its turn or is parsed.
     """
 
     reader: Reader
     scanner: PageScanner
     slow: bool = False
     missed: bool = False
+    fetching: bool = False
     task: asyncio.Task[None] | None = None
 
 
@@ -96,7 +98,11 @@ class Requester:
         async with self._slow_turns if requests.slow else nullcontext(), self._turns:
             began = self._clock.now()
             try:
-                body = await self._pages.fetch(target.url, target.access)
+                requests.fetching = True
+                try:
+                    body = await self._pages.fetch(target.url, target.access)
+                finally:
+                    requests.fetching = False
                 at = self._clock.now()
                 outcome = body if isinstance(body, Failure) else await self._parse(body, requests, at)
             except Exception as error:  # noqa: BLE001 - a response that trips a bug costs itself

@@ -10,6 +10,7 @@ from exporter.clock import Clock
 from exporter.discovery import Discovery
 from exporter.kubernetes.cache import Cluster
 from exporter.model import WorkloadKey
+from exporter.scrape.loop import Delays
 from exporter.scrape.request import Pages
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
@@ -34,6 +35,7 @@ class LoopContext:
     discoveries: the target discoveries of a configuration; None is the default.
     unclaimed:   restored state of workloads that do not exist yet.
     refused:     workloads for which the leader's decision is not repeated.
+    delays:      counts late and skipped scrapes.
     """
 
     clock: Clock
@@ -52,3 +54,4 @@ class LoopContext:
     unclaimed: UnclaimedState = field(default_factory=UnclaimedState)
     object_errors: frozenset[str] = frozenset()
     refused: set[WorkloadKey] = field(default_factory=set)
+    delays: Delays = field(default_factory=Delays)

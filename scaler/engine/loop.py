@@ -84,6 +84,7 @@ class ControlLoop:
             faulted=self._faults.record,
             wake_interval_s=config.scrape.wake_interval,
             wake_rate=config.scrape.wake_rate,
+            delays=context.delays,
         )
         for decision in context.publisher.local.decisions.values():
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))

@@ -15,7 +15,7 @@ from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import NODES, PODS
 from exporter.model import Failure, FailureKind, Role, ScrapeResult, Target, WorkloadKey
-from exporter.scrape.loop import Counters
+from exporter.scrape.loop import Counters, Delays
 from exporter.scrape.metrics import ScrapeCollector
 from exporter.textformat import parse
 from scaler.api.http.accounting import AccountsCollector
@@ -167,7 +167,7 @@ def page():
         return Board(turn, now, {each.workload: each for each in decisions(now)})
 
     registry.register(BoardCollector(board, time.time))
-    registry.register(ScrapeCollector(lambda: counters(reader, time.time(), turn)))
+    registry.register(ScrapeCollector(lambda: counters(reader, time.time(), turn), Delays(late=turn)))
     registry.register(ClusterCollector(cluster, lambda: object_errors, time.time))
     registry.register(ReplicaCollector(lambda: standing, time.time))
     registry.register(CheckpointCollector(checkpoints, time.time))

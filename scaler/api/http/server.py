@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.metrics_core import Metric
 
+from exporter.scrape.loop import Delays
 from scaler.model import Board
 from scaler.net import LimitedListener, listen
 
 from . import ui
 from .health import HealthState, render
 from .hosts import known_host
-from .ui import Outcomes, Rows, Unmatched, no_outcomes, not_known
+from .ui import Outcomes, Rows, Unmatched, no_outcomes, unknown_unmatched
 
 INDEX = """Tidegate
 
@@ -59,6 +60,7 @@ class WebServer:
     outcomes: what KEDA and the HPAs do with each number, for the rows.
     unmatched: the GPUs that match no workload, for the rows; None while unknown.
     hosts:    further host names of this server, in lower case.
+    delays:   late and skipped scrapes, for the rows.
     """
 
     host: str
@@ -69,13 +71,15 @@ class WebServer:
     now: Callable[[], float]
     more: Sequence[web.RouteDef] = ()
     outcomes: Outcomes = no_outcomes
-    unmatched: Unmatched = not_known
+    unmatched: Unmatched = unknown_unmatched
     hosts: frozenset[str] = frozenset()
+    delays: Delays = field(default_factory=Delays)
     _listener: LimitedListener | None = None
 
     async def start(self) -> int:
         """Listens. Returns the port, which differs from `port` if that is 0."""
         app = web.Application(middlewares=[known_host(self.hosts)])
+        rows = Rows(self.board, self.health, self.now, self.outcomes, self.unmatched, self.delays)
         app.add_routes(
             [
                 *ui.routes(INDEX),
@@ -84,7 +88,7 @@ class WebServer:
                 web.get("/readyz", self._readyz),
                 web.get("/api/v1/board", self._board),
                 web.get("/api/v1/board/{namespace}/{name}", self._board_entry),
-                web.get("/api/v1/rows", Rows(self.board, self.health, self.now, self.outcomes, self.unmatched).get),
+                web.get("/api/v1/rows", rows.get),
                 *self.more,
             ]
         )

@@ -7,8 +7,8 @@ The rows of one Board are encoded once for all readers. A reader that sends the 
 
 Worked example: a browser's `Accept: text/html,...` gets the page; curl's `*/*` gets the list of paths as text.
 `/api/v1/rows` is `{"now": 1000.0, "at": 999.5, "version": 7, "role": null, "unwell": [], "gpus_unmatched": [],
-"fleet": {...}, "workloads": [{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2, "published": 3,
-...}]}`, problems first.
+"scrapes": {...}, "fleet": {...}, "workloads": [{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2,
+"published": 3, ...}]}`, problems first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 from aiohttp import web
 
 from exporter.model import WorkloadKey
+from exporter.scrape.loop import Delays
 from scaler.explain.outcome import OutcomeRow
 from scaler.explain.rows import NextOutcome, by_severity, fleet, row
 from scaler.explain.summary import words_document
@@ -109,7 +110,7 @@ def no_outcomes() -> Callable[[], Iterable[OutcomeRow]]:
     return tuple
 
 
-def not_known() -> None:
+def unknown_unmatched() -> None:
     """GPUs that match no workload are unknown."""
 
 
@@ -127,6 +128,7 @@ class Rows:
 
     now:      POSIX seconds.
     outcomes: copies the cluster; what it returns computes the outcomes, and is called in a thread.
+    delays:   late and skipped scrapes since the start.
     """
 
     def __init__(
@@ -135,10 +137,11 @@ class Rows:
         health: HealthState,
         now: Callable[[], float],
         outcomes: Outcomes = no_outcomes,
-        unmatched: Unmatched = not_known,
+        unmatched: Unmatched = unknown_unmatched,
+        delays: Delays | None = None,
     ) -> None:
         self._board, self._health, self._now = board, health, now
-        self._outcomes, self._unmatched = outcomes, unmatched
+        self._outcomes, self._unmatched, self._delays = outcomes, unmatched, delays or Delays()
         self._gpus_unmatched: list[dict[str, Any]] | None = None
         self._ahead: dict[WorkloadKey, NextOutcome] = {}
         self._outcomes_at = float("-inf")
@@ -160,7 +163,12 @@ class Rows:
                     gpus = None if unmatched is None else [each.to_document() for each in unmatched]
                     self._gpus_unmatched = gpus
                     self._ahead = await asyncio.to_thread(_ahead_of, self._outcomes())
-                about = {"role": self._health.role, "unwell": unwell, "gpus_unmatched": self._gpus_unmatched}
+                about = {
+                    "role": self._health.role,
+                    "unwell": unwell,
+                    "gpus_unmatched": self._gpus_unmatched,
+                    "scrapes": _scrapes(self._delays),
+                }
                 encoded = await asyncio.to_thread(_encode, board, etag, about, now, self._ahead)
                 self._encoded = encoded
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
@@ -176,6 +184,11 @@ def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey,
     return {
         each.decision.workload: NextOutcome(str(each.outcome.code), each.outcome.sentences[0]) for each in outcomes()
     }
+
+
+def _scrapes(delays: Delays) -> dict[str, int]:
+    """Since the start of the process."""
+    return {"late": delays.late, **{f"skipped_{reason}": count for reason, count in delays.skipped.items()}}
 
 
 def _encode(

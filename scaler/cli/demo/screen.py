@@ -24,7 +24,7 @@ from scaler.explain.summary import WorkloadState
 from scaler.explain.terminal import STATES, curve, gauges, stack
 
 from .cluster import DemoSlo
-from .summary import slo_words
+from .summary import slo_phrase
 from .world import ScreenFrame
 
 DEFAULT_PORT = 8080  # the default of `--server`
@@ -66,7 +66,7 @@ def open_screen(console: Console, links: Links) -> Iterator[Callable[[ScreenFram
     """Yields a function that shows a frame: a live view on a terminal, else plain lines."""
     if not console.is_terminal:
         head = [f"live page: {links.page}", f"in another terminal: {links.command('top')}"]
-        head += [f"SLO: {slo_words(DemoSlo())}", "Times are simulated.", PLAIN_HEAD]
+        head += [f"SLO: {slo_phrase(DemoSlo())}", "Times are simulated.", PLAIN_HEAD]
         for line in head:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         yield _plain_printer(console)
@@ -235,7 +235,7 @@ def _texts(frame: ScreenFrame, links: Links, width: int) -> RenderableType:
     table.add_row("tidegate", state or Text("starting", _DIM))
     table.add_row("KEDA, HPA", Text(shorten(frame.autoscaler or "no action yet (a stand-in plays both)", room), _DIM))
     table.add_row("result", Text(shorten(_result(frame), room), _DIM))
-    table.add_row("SLO", Text(shorten(slo_words(DemoSlo()), room), _DIM))
+    table.add_row("SLO", Text(shorten(slo_phrase(DemoSlo()), room), _DIM))
     table.add_row("legend", _legend())
     table.add_row("live page", Text(links.page, _LIGHT))
     table.add_row("terminal", Text(links.command("top"), _LIGHT))

@@ -139,7 +139,7 @@ def conclusion(summary: Summary, in_progress: int, always_on: AlwaysOn, gpu_hour
     return [*sentences, comparison(summary, always_on, gpu_hour)]
 
 
-def slo_words(slo: DemoSlo) -> str:
+def slo_phrase(slo: DemoSlo) -> str:
     return (
         f"first token within {slo.first_token_s:g} s (more for long prompts), "
         f"then {1000 * slo.per_token_s:g} ms per token"

@@ -19,6 +19,8 @@ TIMEOUT_S = 5.0
 OLD_CHECKPOINT_S = 120.0
 OLD_BOARD_S = 15.0
 MOST_NAMES = 3
+# A busy machine delays some scrapes; from this share on, readings are older than configured.
+MOST_DELAYED = 0.01
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 Samples: TypeAlias = Mapping[str, Mapping[Labels, float]]
@@ -103,6 +105,7 @@ def check_samples(samples: Samples, checkpoint_interval_s: float | None) -> list
         names = ", ".join(down[:MOST_NAMES]) + (" ..." if len(down) > MOST_NAMES else "")
         result = f"the last scrape of {len(down)} failed: {names}"
         checks.append(warn("daemon's targets", result, "see the targets below"))
+    checks += _check_delays(samples)
     refused = sum(
         value for labels, value in _series(samples, "tidegate_events_dropped_total") if ("why", "refused") in labels
     )
@@ -110,6 +113,21 @@ def check_samples(samples: Samples, checkpoint_interval_s: float | None) -> list
         remedy = "give it permission to create and patch Events, or set kubernetes.events: false"
         checks.append(warn("daemon's Events", f"{refused:.0f} were not written: forbidden by RBAC", remedy))
     return checks
+
+
+def _check_delays(samples: Samples) -> list[Check]:
+    """Late and skipped scrapes since the start of the daemon."""
+    late = _value(samples, "tidegate_scrapes_late_total")
+    scrapes = sum(value for _, value in _series(samples, "tidegate_scrapes_total"))
+    skipped = {dict(labels).get("reason"): n for labels, n in _series(samples, "tidegate_scrapes_skipped_total")}
+    if late is None or late + sum(skipped.values()) <= MOST_DELAYED * scrapes:
+        return []
+    overload, slow = skipped.get("overload", 0.0), skipped.get("slow_target", 0.0)
+    result = f"of {scrapes:.0f} since its start, {late:.0f} were late; {overload:.0f} more were skipped by overload"
+    if slow:
+        result += f", and {slow:.0f} because the target had not responded to the last request"
+    remedy = "if they rise: give it a faster CPU or a longer scrape.interval, or split its workloads in two"
+    return [warn("daemon's scrapes", result, remedy)]
 
 
 def _check_checkpoint(samples: Samples, interval_s: float | None) -> list[Check]:

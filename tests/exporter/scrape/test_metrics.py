@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from exporter.catalog import Reader
 from exporter.model import Credentials, Failure, FailureKind, Role, ScrapeResult, Target, WorkloadKey
-from exporter.scrape.loop import Counters
+from exporter.scrape.loop import Counters, Delays, Skipped
 from exporter.scrape.metrics import ScrapeCollector
 from exporter.textformat import parse
 
@@ -43,9 +43,9 @@ def failed(target, *kinds):
     return counters
 
 
-def exposed(counters):
+def exposed(counters, delays=None):
     registry = CollectorRegistry()
-    registry.register(ScrapeCollector(lambda: counters))
+    registry.register(ScrapeCollector(lambda: counters, delays or Delays()))
     return registry
 
 
@@ -74,8 +74,8 @@ SEVERAL = {
 }
 
 
-def test_there_are_no_samples_before_the_first_scrape():
-    assert samples_of({}) == {}
+def test_no_target_has_samples_before_the_first_scrape():
+    assert {series for series, _ in samples_of({})} == {"tidegate_scrapes_late_total", "tidegate_scrapes_skipped_total"}
 
 
 def test_every_family_is_valid_in_both_formats():
@@ -306,6 +306,20 @@ def test_counters_are_read_at_each_collection():
     assert b"tidegate_scrapes_total{" not in generate_latest(registry)
     counters[NODE] = landed(NODE, GPUS)
     assert b"tidegate_scrapes_total{" in generate_latest(registry)
+
+
+def test_late_and_skipped_scrapes_are_zero_before_any():
+    delays = Delays()
+    registry = exposed({}, delays)
+
+    def counts():
+        lines = generate_latest(registry).decode().splitlines()
+        return [line.removeprefix("tidegate_scrapes_") for line in lines if line.startswith("tidegate_scrapes_")]
+
+    slow, overload = 'skipped_total{reason="slow_target"}', 'skipped_total{reason="overload"}'
+    assert counts() == ["late_total 0.0", f"{slow} 0.0", f"{overload} 0.0"]
+    delays.late, delays.skipped[Skipped.OVERLOAD] = 2, 3
+    assert counts() == ["late_total 2.0", f"{slow} 0.0", f"{overload} 3.0"]
 
 
 def test_promtool_accepts_the_metrics(debian_tool):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from exporter.model import Failure, FailureKind, Role, Samples, WorkloadKey
-from exporter.scrape.loop import ROUND_WAIT_S, START_SPREAD_S
+from exporter.scrape.loop import LATE, ROUND_WAIT_S, START_SPREAD_S, Skipped
 from exporter.sources.http import HttpLimits, HttpPages
 
 from .conftest import BEGIN, FIRST
@@ -288,3 +288,73 @@ async def test_timeout_fails_the_scrape_and_keeps_the_target(running, clock, rec
         await recorder.turn.until(lambda: len(recorder.landed) == 2)
     await pages.close()
     assert recorder.failures(target("a")) == [FailureKind.TIMEOUT, None]
+
+
+def delays(loop):
+    return loop.delays.late, loop.delays.skipped[Skipped.OVERLOAD], loop.delays.skipped[Skipped.SLOW_TARGET]
+
+
+async def test_scrapes_on_time_are_neither_late_nor_skipped(running, clock, recorder, target, start):
+    async with running(target("a"), target("b")) as loop:
+        await start(2)
+        for turn in range(1, 4):
+            await recorder.turn.until(lambda turn=turn: len(recorder.landed) == 2 * turn)
+            await clock.asleep(3)
+            clock.advance(INTERVAL_S)
+        await recorder.turn.until(lambda: len(recorder.landed) == 8)
+        assert delays(loop) == (0, 0, 0)
+
+
+async def test_rounds_that_a_busy_event_loop_passes_over_are_counted(running, clock, recorder, target, start):
+    async with running(target("a"), target("b")) as loop:
+        await start(2)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
+        await clock.asleep(3)
+        clock.advance(4.2 * INTERVAL_S)  # the round after one interval begins 3.2 late; three more are passed over
+        await recorder.turn.until(lambda: len(recorder.landed) == 4)
+        await clock.asleep(3)
+        assert delays(loop) == (2, 3 * 2, 0)
+
+
+async def test_scrapes_that_wait_for_their_turn_are_late_and_then_skipped(running, clock, recorder, target, turn):
+    fleet, pages = [target("a"), target("b")], Scripted(turn)
+    gate = asyncio.Event()
+    pages.slow = {each.url: gate for each in fleet}
+    async with running(*fleet, pages=pages, concurrency=1) as loop:
+        await clock.asleep(2)
+        clock.advance(0.0)
+        await clock.asleep(3)
+        clock.advance(INTERVAL_S / 2)
+        await turn.until(lambda: pages.waiting)
+        await clock.asleep(4)
+        clock.advance(INTERVAL_S)  # the one has no response yet, the other has not been sent
+        await clock.asleep(3)
+        assert delays(loop) == (0, 1, 1)
+        pages.slow = {}
+        gate.set()
+        await turn.until(lambda: len(recorder.landed) >= 2)
+        assert loop.delays.late == 1
+
+
+async def test_scrape_is_late_from_a_tenth_of_its_interval_on(running, clock, recorder, target, start):
+    async with running(target("a")) as loop:
+        await start(1)
+        for late, expected in ((0.9 * LATE, 0), (1.1 * LATE, 1)):
+            await recorder.turn.until(lambda: recorder.landed)
+            await clock.asleep(2)
+            recorder.landed.clear()
+            clock.advance(clock.due[-1] - clock.time + late * INTERVAL_S)
+            await recorder.turn.until(lambda: recorder.landed)
+            assert loop.delays.late == expected
+
+
+async def test_slow_target_is_not_an_overload(running, clock, recorder, served, target, start):
+    served.hold("slow")
+    async with running(target("slow")) as loop:
+        await start(1)
+        await served.turn.until(lambda: served.in_flight == 1)
+        for _ in range(3):
+            await clock.asleep(2)
+            clock.advance(INTERVAL_S)
+        await clock.asleep(2)
+        assert delays(loop) == (0, 0, 3)

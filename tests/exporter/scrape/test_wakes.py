@@ -167,3 +167,15 @@ async def test_restored_missing_series_are_missing_in_rounds_and_at_zero(running
         assert list(loop.readers()) == [front]
     assert len(recorder.landed) >= 2
     assert all(len(scrape.outcome.gaps) == 1 for scrape in recorder.landed)
+
+
+async def test_late_wake_source_is_counted_once(running, clock, recorder, listing, gateway, pages):
+    sharing = [gateway("epp", WorkloadKey("ai", f"model-{n}")) for n in range(3)]
+    async with running(listing(sharing), pages=pages, **WAKE) as loop:
+        await begun(clock, 1, 4)
+        for each in sharing:
+            loop.set_at_zero(each.owner, at_zero=True)
+        await clock.asleep(5)
+        clock.advance(clock.due[0] - clock.time + 0.5)
+        await recorder.turn.until(lambda: recorder.rounds)
+        assert loop.delays.late == 1

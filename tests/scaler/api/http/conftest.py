@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
+from exporter.scrape.loop import Delays
 from exporter.scrape.metrics import ScrapeCollector
 from scaler.api.http.collectors import BoardCollector
 from scaler.api.http.health import HealthState
@@ -25,16 +26,19 @@ class Site:
     publisher: Publisher = field(default_factory=lambda: Publisher([CHAT, CODE, JOBS]))
     registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=True))
     health: HealthState = field(default_factory=lambda: HealthState(tick_s=1.0, started_at=1000.0))
+    delays: Delays = field(default_factory=Delays)
     now: float = 1000.0
     url: str = ""
 
     def __post_init__(self):
         self.self_metrics = SelfMetrics(self.registry)
         self.registry.register(BoardCollector(lambda: self.publisher.board, lambda: self.now))
-        self.registry.register(ScrapeCollector(dict))
+        self.registry.register(ScrapeCollector(dict, self.delays))
 
     def server(self, host="127.0.0.1", port=0):
-        return WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)
+        site = WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)
+        site.delays = self.delays
+        return site
 
     def publish(self):
         """Publishes one workload that serves, one that is unknown, and one that sleeps."""

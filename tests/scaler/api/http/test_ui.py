@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from exporter.scrape.loop import Delays, Skipped
 from scaler.api.http.ui import Rows
 from scaler.explain.outcome import OutcomeRow
 from scaler.explain.outcome_inputs import ControllerOutcome, Facts, OutcomeCode
@@ -81,6 +82,13 @@ async def test_rows_are_the_board_with_problems_first_and_totals_of_the_fleet(si
     assert document["fleet"]["workloads"] == {
         "serving": 1, "idle_warm": 0, "loading": 0, "pending": 0, "asleep": 1, "unknown": 1,
     }  # fmt: skip
+
+
+async def test_late_and_skipped_scrapes_are_served_with_the_rows(site):
+    site.delays.late, site.delays.skipped[Skipped.OVERLOAD] = 3, 2
+    site.publish()
+    _, _, body = await fetched(site, "/api/v1/rows")
+    assert json.loads(body)["scrapes"] == {"late": 3, "skipped_slow_target": 0, "skipped_overload": 2}
 
 
 async def test_unchanged_rows_are_not_sent_again(site):

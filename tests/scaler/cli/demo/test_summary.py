@@ -17,7 +17,7 @@ from scaler.cli.demo.summary import (
     conclusion,
     problems,
     simulate_always_on,
-    slo_words,
+    slo_phrase,
 )
 
 GOOD = Summary(
@@ -86,7 +86,7 @@ def test_times_of_the_conclusion_are_simulated():
 
 
 def test_slo_in_words():
-    assert slo_words(DemoSlo()) == "first token within 2 s (more for long prompts), then 60 ms per token"
+    assert slo_phrase(DemoSlo()) == "first token within 2 s (more for long prompts), then 60 ms per token"
 
 
 def test_good_run_has_no_problems():

@@ -15,6 +15,10 @@ tidegate_checkpoint_directory_owned 1.0
 tidegate_leader 1.0
 tidegate_kubernetes_synced{resource="pods"} 1.0
 tidegate_scrape_up{target="http://10.0.0.7:8000/metrics"} 1.0
+tidegate_scrapes_total{target="http://10.0.0.7:8000/metrics"} 1000.0
+tidegate_scrapes_late_total 3.0
+tidegate_scrapes_skipped_total{reason="overload"} 1.0
+tidegate_scrapes_skipped_total{reason="slow_target"} 0.0
 tidegate_events_dropped_total{why="budget"} 9.0
 """
 READY = "[+] ticks ok\n[+] first-tick ok\nok\n"
@@ -55,6 +59,9 @@ async def test_all_checks_pass_for_a_good_daemon(ask):
         ("leader 1.0", "leader 0.0\ntidegate_peer_board_age_seconds 0.4", "daemon's replication", "ok"),
         ('"pods"} 1.0', '"pods"} 0.0', "daemon's view of Kubernetes", "fail"),
         ('metrics"} 1.0', 'metrics"} 0.0', "daemon's targets", "warn"),
+        ("late_total 3.0", "late_total 30.0", "daemon's scrapes", "warn"),
+        ('"overload"} 1.0', '"overload"} 30.0', "daemon's scrapes", "warn"),
+        ('"slow_target"} 0.0', '"slow_target"} 30.0', "daemon's scrapes", "warn"),
         ('"budget"} 9.0', '"refused"} 9.0', "daemon's Events", "warn"),
     ],
 )
