@@ -342,6 +342,13 @@ class ScrapeResult:
     outcome: Samples | Failure
 
 
+class GpuPart(NamedTuple):
+    """GPUs of one model, in whole GPUs: a MIG slice or a replica of a shared GPU is a part of one."""
+
+    model: str | None
+    whole: float
+
+
 class ReplicaCount(NamedTuple):
     """A workload's replicas in the cluster.
 
@@ -350,6 +357,7 @@ class ReplicaCount(NamedTuple):
     pending:  replicas that have not started on a node (unschedulable, or pulling the image).
     gpus:     GPUs and MIG instances that its running pods request, terminating ones included; None if unknown.
     leaving:  terminating replicas that still run, and hold their GPUs.
+    parts:    those GPUs in whole ones, by model; empty if only their number is known.
     """
 
     wanted: int
@@ -359,3 +367,4 @@ class ReplicaCount(NamedTuple):
     gpus: int | None = None
     existing: int | None = None
     leaving: int = 0
+    parts: tuple[GpuPart, ...] = ()

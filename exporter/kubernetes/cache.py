@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from exporter.model import PodKey, ReplicaCount
+from exporter.model import GpuPart, PodKey, ReplicaCount
 
 from .decode import GROUP_INDEX, WORKER_INDEX, Malformed, identify, read
 from .events import Subject
+from .gpus import capacity, parts_of
 from .index import Changes, Records
 from .objects import Hpa, Node, Pod, Record, Ref, Scalable, ScaledObject
 from .resources import (
@@ -27,6 +28,7 @@ from .resources import (
     INFERENCESERVICES,
     JOBS,
     LEADERWORKERSETS,
+    NODES,
     PODS,
     REPLICASETS,
     RESOURCES,
@@ -94,6 +96,7 @@ class Cluster:
         self._sync_state = SyncState(self._namespaces, blind_s)
         self._synced_when_counted: frozenset[Resource] | None = None
         self._records = Records()
+        self._node_gpus: tuple[GpuPart, ...] | None = None
 
     # Updates, by the reflector. `now`: POSIX seconds.
 
@@ -210,6 +213,7 @@ class Cluster:
         if leaders is None or not self._all_synced(target.namespace, resources, now):
             return None
         pods = self._below(target)
+        held = [pod for pod in pods if pod.gpus and pod.phase == "Running"]
         tally = count_groups(pods) if target.kind == "LeaderWorkerSet" else count_pods(leaders)
         wanted = scalable.wanted or 0
         if target.kind == "InferenceService":
@@ -222,9 +226,10 @@ class Cluster:
             tally.ready,
             self._sync_state.current_at(resources),
             tally.pending,
-            sum(sum(pod.gpus.values()) for pod in pods if pod.phase == "Running"),
+            sum(sum(pod.gpus.values()) for pod in held),
             existing=tally.existing,
             leaving=tally.leaving,
+            parts=parts_of(held, self._node),
         )
 
     def will_count(self, target: Ref, now: float) -> bool:
@@ -239,7 +244,8 @@ class Cluster:
         """
         before, synced = self._synced_when_counted, frozenset(each for each in RESOURCES if self.synced(each, now))
         self._synced_when_counted, changed = synced, self._records.changes.take_uncounted()
-        return changed if synced == before else None
+        relabelled, self._records.changes.relabelled = self._records.changes.relabelled, False
+        return changed if synced == before and not relabelled else None
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:
         """Its controller, the controller of that, and so on, as far as known; None if there is no such pod."""
@@ -286,6 +292,23 @@ class Cluster:
 
     def nodes(self) -> tuple[Node, ...]:
         return tuple(sorted(self._records.all(Node), key=lambda node: node.name))
+
+    def node_gpus(self, now: float) -> tuple[GpuPart, ...] | None:
+        """All GPUs of all nodes; None while unknown, and where only some namespaces are watched."""
+        if self._namespaces or not self.synced(NODES, now):
+            return None
+        if self._records.changes.nodes or self._node_gpus is None:
+            self._records.changes.nodes = False
+            self._node_gpus = tuple(part for node in self.nodes() if (part := capacity(node)).whole)
+        return self._node_gpus
+
+    def labels_of(self, target: Ref) -> Mapping[str, str]:
+        """The labels of a scale target; none if it is unknown."""
+        found = self._records.get(target, Scalable)
+        return {} if found is None else found.labels
+
+    def _node(self, name: str) -> Node | None:
+        return self._records.get(Ref("", NODES.kind, name), Node)
 
     def gpu_exporters(self, now: float) -> tuple[Pod, ...] | None:
         """All pods of dcgm-exporter that have not ended, ready or not; None while unknown."""

@@ -21,6 +21,7 @@ from exporter.model import PodKey
 
 from .decode_autoscaling import behavior, behavior_of_scaled_object, hpa_status, metrics, pace, scaled_object_status
 from .fields import NOTHING, FieldError, Fields
+from .gpus import LABEL_ENDS
 from .objects import Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, ScaledObjectTrigger, Slice
 from .resources import Resource
 
@@ -186,6 +187,12 @@ def _node(ref: Ref, document: Fields) -> Node:
         ready=_condition(status.objects("conditions"), "Ready")[0],
         schedulable=not document.object("spec").boolean("unschedulable"),
         gpus=gpus_of(status.object("allocatable")) or NOTHING,
+        labels={
+            name: value
+            for name, value in document.object("metadata").texts("labels").items()
+            if name.startswith(("nvidia.com/", "amd.com/")) and name.endswith(LABEL_ENDS)
+        }
+        or NOTHING,
     )
 
 
@@ -203,12 +210,14 @@ def _scalable(ref: Ref, document: Fields) -> Scalable:
         ready=document.object("status").integer("readyReplicas") or 0,
         annotations=_annotations(document),
         uid=_uid(document),
+        labels=document.object("metadata").texts("labels"),
     )
 
 
 def _inference_service(ref: Ref, document: Fields) -> Scalable:
     owner = _owner(document.object("metadata"), ref.namespace)
-    return Scalable(ref, owner=owner, annotations=_annotations(document), uid=_uid(document))
+    labels = document.object("metadata").texts("labels")
+    return Scalable(ref, owner=owner, annotations=_annotations(document), uid=_uid(document), labels=labels)
 
 
 def _uid(document: Fields) -> str:

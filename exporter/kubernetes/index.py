@@ -44,13 +44,18 @@ class Changes(NamedTuple):
 
 @dataclass(slots=True)
 class ChangeCollector:
-    """Collects Changes. Too many cost a lookup; too few cost a stale answer."""
+    """Collects Changes. Too many cost a lookup; too few cost a stale answer.
+
+    nodes: the GPUs of some node may have changed. relabelled: those of a node that may have pods.
+    """
 
     targets: set[Ref] = field(default_factory=set)
     services: set[tuple[str, str]] = field(default_factory=set)
     registry: bool = False
     exporters: bool = False
     synced: bool = False
+    nodes: bool = False
+    relabelled: bool = False
     _uncounted: set[Ref] = field(default_factory=set)
 
     def __bool__(self) -> bool:
@@ -192,7 +197,12 @@ class Records:
             case Hpa():
                 if _without_status(_as(Hpa, before)) != _without_status(_as(Hpa, now)):
                     self.changes.registry = True
-            case Node() | None:
+            case Node():
+                self.changes.nodes = True
+                old, new = _as(Node, before), _as(Node, now)
+                if old is not None and new is not None and (old.gpus, old.labels) != (new.gpus, new.labels):
+                    self.changes.relabelled = True
+            case None:
                 pass
             case unexpected:
                 assert_never(unexpected)

@@ -100,6 +100,7 @@ class Scalable:
     ready:       status.readyReplicas; None where the kind has no such field.
     annotations: those that begin with `tidegate.dev/`, without that prefix.
     uid:         an Event must carry it for `kubectl describe` to find it; "" if missing.
+    labels:      all of them: one may name its team.
     """
 
     ref: Ref
@@ -108,6 +109,7 @@ class Scalable:
     ready: int | None = None
     annotations: Mapping[str, str] = field(default_factory=_empty)
     uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=_empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +172,13 @@ class Hpa:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """gpus: allocatable GPU resources by resource name, MIG profiles included."""
+    """gpus: allocatable GPU resources by resource name, MIG profiles included. labels: those that describe its GPUs."""
 
     name: str
     ready: bool
     schedulable: bool
     gpus: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=_empty)
 
 
 @dataclass(frozen=True, slots=True)
