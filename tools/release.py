@@ -33,7 +33,7 @@ REPOSITORY = "https://github.com/tidegate/tidegate"
 PLACES = {
     "pyproject.toml": r'^version = "{}"$',
     "Dockerfile": r'image\.version="{}"',
-    "deploy/chart/Chart.yaml": r"^(?:version|appVersion): {}$",
+    "deploy/chart/Chart.yaml": r"(?:^version: |^appVersion: |image: \S*tidegate:){}$",
     "deploy/examples/gitops/*.yaml": r"targetRevision: {}$",
     "deploy/kustomize/**/*.yaml": r"(?:\bnewTag: |image: \S*tidegate:){}\b",
 }

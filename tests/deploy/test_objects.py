@@ -2,7 +2,9 @@
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from scaler.cli import main
 from scaler.config import parse
 from tests.deploy.shared import ci_values, the
 
@@ -80,6 +82,26 @@ def test_ports_of_the_pod_are_the_listen_ports(render, values):
         expected["peers"] = config.listen.peers.address.port
     assert expected == ports
     assert open_to_all == (values.get("mode", "keda") == "keda")
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_helm_test_reads_the_service_with_the_image_of_the_release(render, values):
+    things = render(values)
+    pod, service = the(things, "Pod"), the(things, "Service")
+    server = the(things, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    (container,) = pod["spec"]["containers"]
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert container["image"] == server["image"]
+    (port,) = [each["port"] for each in service["spec"]["ports"] if each["name"] == "http"]
+    host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    assert container["args"] == ["top", "--once", f"--server=http://{host}:{port}"]
+    selector = service["spec"]["selector"]
+    assert pod["metadata"]["labels"] | selector != pod["metadata"]["labels"]  # it is no endpoint of the Service
+
+
+def test_helm_test_fails_if_nothing_answers():
+    done = CliRunner().invoke(main, ["top", "--once", "--server=http://127.0.0.1:1"])
+    assert done.exit_code != 0
 
 
 def test_configuration_is_a_directory_because_a_subpath_never_changes(render):
