@@ -34,7 +34,7 @@ PLACES = {
     "pyproject.toml": r'^version = "{}"$',
     "Dockerfile": r'image\.version="{}"',
     "deploy/chart/Chart.yaml": r"(?:^version: |^appVersion: |image: \S*tidegate:){}$",
-    "deploy/examples/gitops/*.yaml": r"targetRevision: {}$",
+    "deploy/examples/install/*.yaml": r"targetRevision: {}$",
     "deploy/kustomize/**/*.yaml": r"(?:\bnewTag: |image: \S*tidegate:){}\b",
 }
 _VERSION = r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.]+)?"

@@ -1,9 +1,10 @@
 """Tidegate, KEDA and Kubernetes accept the examples."""
 
 import pytest
+import yaml
 
 from scaler.lint.run import check_files
-from tests.deploy.shared import DEPLOY, objects
+from tests.deploy.shared import DEPLOY, LOADER, objects
 
 EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
 HIGHEST_DOWN_WINDOW_S = 60
@@ -102,3 +103,13 @@ def test_plain_hpa_uses_the_metric_of_its_own_workload(example):
             "metric": {"name": "tidegate-replicas", "selector": selector},
             "target": {"type": "AverageValue", "averageValue": "1"},
         }
+
+
+def test_kube_prometheus_stack_selects_the_monitor_the_rules_and_the_dashboards(render):
+    file = DEPLOY / "examples/install/kube-prometheus-stack-values.yaml"
+    things = render(yaml.load(file.read_text(encoding="utf-8"), LOADER))
+    labels = {each["kind"]: each["metadata"]["labels"] for each in things}
+    for kind in ("PodMonitor", "PrometheusRule"):
+        assert labels[kind]["release"] == "kube-prometheus-stack"
+    boards = [each for each in things if each["metadata"]["labels"].get("grafana_dashboard") == "1"]
+    assert {each["kind"] for each in boards} == {"ConfigMap"}

@@ -179,7 +179,7 @@ def test_render_at_a_terminal_is_not_refused(render):
 
 
 def test_argo_cd_ignores_exactly_what_differs_between_two_renders(rendered_by_tool):
-    (application,) = objects((DEPLOY / "examples/gitops/argocd.yaml").read_text(encoding="utf-8"))
+    (application,) = objects((DEPLOY / "examples/install/argocd.yaml").read_text(encoding="utf-8"))
     values = application["spec"]["source"]["helm"]["valuesObject"]
     first, second = rendered_by_tool(values), rendered_by_tool(values)
     differing = {
@@ -198,5 +198,5 @@ def test_argo_cd_ignores_exactly_what_differs_between_two_renders(rendered_by_to
 
 
 def test_both_releases_by_tools_have_values_of_the_chart(render, rendered_by_tool):
-    (*_, release) = objects((DEPLOY / "examples/gitops/flux.yaml").read_text(encoding="utf-8"))
+    (*_, release) = objects((DEPLOY / "examples/install/flux.yaml").read_text(encoding="utf-8"))
     assert render(release["spec"]["values"])

@@ -21,8 +21,8 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MUL
 SET = re.compile(r"(?:--set )?([a-zA-Z]+\.[a-zA-Z.]+)=[\w$]")
 TIDEGATE = {"tidegate", ".venv/bin/tidegate", "tidegate/bin/tidegate"}
 FOREIGN = {
-    "cd", "cp", "curl", "date", "docker", "git", "grep", "helm", "kind", "kubectl", "make", "pip", "promtool",
-    "pytest", "python", "python3", "tidegate/bin/pip", ".venv/bin/python",
+    "cd", "cosign", "cp", "curl", "date", "docker", "eval", "git", "grep", "helm", "kind", "kubectl", "make", "pip",
+    "promtool", "pytest", "python", "python3", "tidegate/bin/pip", ".venv/bin/python",
 }  # fmt: skip
 
 
