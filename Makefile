@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-others test-slow fuzz lint format bench generate proto site clean \
+.PHONY: help demo test test-others test-slow test-boards fuzz lint format bench generate proto site clean \
 	tools image chart dist plugin version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
@@ -43,6 +43,14 @@ test-others:  ## run the version-dependent tests on every other supported Python
 
 test-slow: $(STAMP)  ## run the simulated weeks that `make test` leaves out
 	$(BIN)/python -m pytest -m slow tests/integration/storyboards
+
+GRAFANA := tests/dashboards/grafana
+test-boards: $(STAMP) $(GRAFANA)/node_modules/.installed  ## show the dashboards with Grafana's own code (needs Node 18 and npm)
+	$(BIN)/python -m pytest -n 0 tests/dashboards/test_rendering.py $(ARGS)
+
+$(GRAFANA)/node_modules/.installed: $(GRAFANA)/package-lock.json
+	cd $(GRAFANA) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
 
 fuzz: $(STAMP)  ## search for a history of responses that scales busy workloads to zero (MINUTES=60)
 	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/scaler/engine/decider/test_histories.py

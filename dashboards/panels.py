@@ -1,8 +1,8 @@
 """Builds the few kinds of panels that all boards use, with grafana-foundation-sdk.
 
-Common to all: an unknown value is a gap (nulls are neither joined nor filled in), a stat without a value shows
-"unknown" and not 0, a colour belongs to a name and not to a position in the legend, and every panel has a unit and a
-description with what it shows and what to do.
+Common to all: an unknown value is a gap (nulls are neither joined nor filled in) or an empty cell, a stat without a
+value is grey and shows "unknown" and not 0, a colour belongs to a name and not to a position in the legend, and every
+panel has a unit and a description with what it shows and what to do.
 
 Worked example: `graph("Requests", "Waiting requests. Rising: …", "short", [Query("sum(tidegate_requests_waiting)",
 "waiting")])` is a panel of 12 columns and 8 rows with one query and the legend "waiting".
@@ -24,7 +24,7 @@ from grafana_foundation_sdk.models import prometheus as prometheus_model
 Panel: TypeAlias = Builder[model.Panel]
 
 SOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
-UNKNOWN = "unknown"
+UNKNOWN, GREY = "unknown", "#8E8E8E"
 ROW_HEIGHT = 8
 STAT_HEIGHT = 4
 
@@ -41,6 +41,13 @@ class Step(NamedTuple):
 
     value: float
     colour: str
+
+
+class Absence(NamedTuple):
+    """Why a stat may have no value. text: shown while `while_` has a series with the labels of its query."""
+
+    text: str
+    while_: str
 
 
 class Column(NamedTuple):
@@ -91,8 +98,16 @@ def stat_of(
     title: str, description: str, unit: str, query: Query, above: Sequence[Step] = (), *, below: str = "text",
     width: int = 4,
     names: Mapping[float, tuple[str, str]] | None = None, decimals: int | None = None, height: int = STAT_HEIGHT,
+    absence: Absence | None = None,
 ) -> Panel:  # fmt: skip
-    """One present number. names: texts and colours of values."""
+    """One present number. names: texts and colours of values. absence: without one, no value is unknown.
+
+    An absence is NaN, because a number would be a value, and two absences need two values.
+    """
+    special = {model.SpecialValueMatch.NULL: UNKNOWN}
+    if absence is not None:
+        query = query._replace(expr=f"{query.expr}\nor NaN * ({absence.while_})")
+        special[model.SpecialValueMatch.NA_N] = absence.text
     panel = (
         stat.Panel()
         .title(title)
@@ -102,13 +117,13 @@ def stat_of(
         .no_value(UNKNOWN)
         .height(height)
         .span(width)
-        .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+        .reduce_options(common_builders.ReduceDataOptions().calcs(["last"]).values(False))
         .color_mode(common.BigValueColorMode.VALUE)
         .graph_mode(common.BigValueGraphMode.NONE)
         .text_mode(common.BigValueTextMode.VALUE)
         .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
         .thresholds(steps(*above, below=below))
-        .mappings(_mappings(names or {}))
+        .mappings([*_mappings(names or {}), *_grey(special)])
     )
     if decimals is not None:
         panel = panel.decimals(decimals)
@@ -213,7 +228,6 @@ def rows(
         .description(description)
         .datasource(SOURCE)
         .unit("none")
-        .no_value("none")
         .height(height)
         .span(width)
         .filterable(False)
@@ -263,6 +277,16 @@ def _column(column: Column) -> list[model.DynamicConfigValue]:
         found.append(("mappings", [{"type": "value", "options": options}]))
         found.append(("custom.cellOptions", {"type": "color-text"}))
     return [model.DynamicConfigValue(key, value) for key, value in found]
+
+
+def _grey(special: Mapping[model.SpecialValueMatch, str]) -> list[model.SpecialValueMap]:
+    """Without these, Grafana colours a missing value like the lowest one, which may be green."""
+    return [
+        model.SpecialValueMap(
+            model.DashboardSpecialValueMapOptions(match, model.ValueMappingResult(text=text, color=GREY, index=index))
+        )
+        for index, (match, text) in enumerate(special.items(), start=100)
+    ]
 
 
 def _mappings(

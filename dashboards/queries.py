@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from scaler.explain.outcome_inputs import OutcomeCode
 from scaler.model import Reason
 
+from .panels import GREY, Absence
+
 FLEET = 'namespace=~"$namespace"'
 # One workload: `=`, because a name may contain a dot.
 ONE = 'namespace="$namespace",workload="$workload"'
@@ -22,7 +24,7 @@ SELF = 'job=~"$job",instance=~"$instance"'
 
 GREEN, AMBER, ORANGE, RED = "#56A64B", "#E0B400", "#FF780A", "#E02F44"
 BLUE, PALE_BLUE, NAVY, TEAL = "#3274D9", "#8AB8FF", "#6E7FA8", "#37A6A6"
-PURPLE, PALE_PURPLE, GREY = "#A352CC", "#CA95E5", "#8E8E8E"
+PURPLE, PALE_PURPLE = "#A352CC", "#CA95E5"
 
 # States of a workload's GPUs. Warm colours are idle cost, cold ones are starting or at zero.
 STATES = {"serving": GREEN, "idle_warm": AMBER, "loading": BLUE, "pending": PALE_BLUE, "asleep": NAVY, "unknown": GREY}
@@ -45,7 +47,10 @@ REASONS = {
 REASON_NAMES = {float(code): (str(reason), colour) for code, (reason, colour) in enumerate(REASONS.items(), start=1)}
 
 PROVENANCES = {"engine": GREEN, "utilisation": AMBER, "process": TEAL, "mixed": PURPLE, "none": GREY}
-PROVENANCE_NAMES = {float(code): named for code, named in enumerate(PROVENANCES.items(), start=1)}
+PROVENANCE_NAMES = {
+    float(code): ("not measured" if name == "none" else name, colour)
+    for code, (name, colour) in enumerate(PROVENANCES.items(), start=1)
+}
 
 # Controller outcomes, by what they require of people. `scaler.explain.outcome_inputs` defines each code.
 OUTCOMES = {
@@ -88,6 +93,11 @@ def of(metric: str, *labels: str, where: str = FLEET, **matchers: str) -> str:
 def of_one(metric: str, *labels: str, **matchers: str) -> str:
     """The same for the selected workload."""
     return of(metric, *labels, where=ONE, **matchers)
+
+
+def asleep() -> Absence:
+    """The selected workload sleeps: nothing of it runs that could be measured."""
+    return Absence("asleep", of_one("tidegate_reason", reason="asleep"))
 
 
 def rate_of(metric: str, window: str, *labels: str, where: str = FLEET, **matchers: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import GPU, TO_GPU, Section, board, datasource, variable
-from ..panels import Column, Panel, Query, Step, graph, rows, stat_of, timeline
-from ..queries import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, TEAL
+from ..panels import GREY, Absence, Column, Panel, Query, Step, graph, rows, stat_of, timeline
+from ..queries import AMBER, BLUE, GREEN, ORANGE, PURPLE, RED, TEAL
 
 NODE = 'node=~"$node"'
 # `.*` (All) also matches GPUs without a node label.
@@ -20,7 +20,11 @@ SINGLE = "node, uuid, mig_instance"
 # Below this activity over 15 minutes a GPU is idle: drivers and probes alone cause a percent or two.
 IDLE_RATIO = 0.05
 HALF_FULL = 0.5
-ATTRIBUTIONS = {"exclusive": GREEN, "mig": BLUE, "process": TEAL, "device": AMBER, "none": GREY}
+# Targets with GPUs are scraped from the start, whether they answer or not.
+NO_GPUS = Absence(
+    "not configured", 'count(tidegate_board_version) unless on () count(tidegate_scrapes_total{role="gpus"})'
+)
+ATTRIBUTIONS = {"exclusive": GREEN, "mig": BLUE, "process": TEAL, "device": AMBER, "no pod": GREY}
 NAME = (Column("node", link=("This node", TO_GPU)), Column("uuid"), Column("mig_instance"))
 
 
@@ -56,6 +60,11 @@ def _gpu(metric: str, *labels: str, more: str = "") -> str:
     return f"max by ({', '.join((SINGLE, *labels))}) (tidegate_gpu_{metric}{{{NODE}{more}}})"
 
 
+def _attributed(series: str) -> str:
+    """The same series, with words for an attribution to no pod."""
+    return f'label_replace({series}, "attribution", "no pod", "attribution", "none")'
+
+
 def _count(matchers: str) -> str:
     """Number of GPUs and MIG instances with these labels; 0 if there are only others."""
     found = ANY.replace("}", f",{matchers}}}")
@@ -71,6 +80,7 @@ def _now() -> list[Panel]:
             "silent, see the failed targets of Tidegate / Itself.",
             "short",
             Query(f"count(group by (node, uuid) ({ANY}))"),
+            absence=NO_GPUS,
         ),
         stat_of(
             "Active",
@@ -79,6 +89,7 @@ def _now() -> list[Panel]:
             "short",
             Query(f"count({active} > {IDLE_RATIO}) or 0 * count({active})"),
             below=GREEN,
+            absence=NO_GPUS,
         ),
         stat_of(
             "Without a pod",
@@ -86,6 +97,7 @@ def _now() -> list[Panel]:
             "(DCGM_EXPORTER_KUBERNETES). A wake can use free ones at once.",
             "short",
             Query(_count('attribution="none"')),
+            absence=NO_GPUS,
         ),
         stat_of(
             "Shared",
@@ -93,6 +105,7 @@ def _now() -> list[Panel]:
             "(docs/explanation/gpus.md).",
             "short",
             Query(_count('attribution=~"device|process"')),
+            absence=NO_GPUS,
         ),
         stat_of(
             "MIG instances",
@@ -100,6 +113,7 @@ def _now() -> list[Panel]:
             "not cover instances.",
             "short",
             Query(_count('mig_instance!=""')),
+            absence=NO_GPUS,
         ),
         stat_of(
             "Lost",
@@ -108,6 +122,7 @@ def _now() -> list[Panel]:
             Query(f"count(max by (uuid) (tidegate_gpu_lost{{{NODE}}}) == 1) or 0 * count(group by ({SINGLE}) ({ANY}))"),
             [Step(1, RED)],
             below=GREEN,
+            absence=NO_GPUS,
         ),
     ]
 
@@ -155,9 +170,14 @@ def _nodes() -> list[Panel]:
         graph(
             "GPUs by attribution",
             "How the numbers of each GPU are attributed to pods: exclusive, a MIG instance, measured by process, or "
-            "device-wide (no pod's share). `none`: no pod is named.",
+            "device-wide (no pod's share). `no pod`: none is named.",
             "short",
-            [Query(f"count by (attribution) (group by ({SINGLE}, attribution) ({ANY}))", "{{attribution}}")],
+            [
+                Query(
+                    f"count by (attribution) ({_attributed(f'group by ({SINGLE}, attribution) ({ANY})')})",
+                    "{{attribution}}",
+                )
+            ],
             stacked=True,
             colours=ATTRIBUTIONS,
         ),
@@ -185,7 +205,8 @@ def _residency() -> list[Panel]:
             [
                 Query(idle, "memory held"),
                 Query(
-                    f"{_gpu('memory_used_bytes', 'namespace', 'pod', 'attribution')} and on ({SINGLE}) ({idle})",
+                    f"{_attributed(_gpu('memory_used_bytes', 'namespace', 'pod', 'attribution'))}"
+                    f" and on ({SINGLE}) ({idle})",
                     "bytes",
                 ),
             ],
@@ -204,7 +225,7 @@ def _residency() -> list[Panel]:
             "Each GPU and MIG instance with its pods and numbers. An empty cell is not on its page. Without any "
             "activity: let the exporter collect DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
             [
-                Query(f"group by ({SINGLE}, model, profile, namespace, pod, attribution) ({ANY})"),
+                Query(_attributed(f"group by ({SINGLE}, model, profile, namespace, pod, attribution) ({ANY})")),
                 Query(_gpu("engine_active_ratio"), "active"),
                 Query(used, "memory held"),
                 Query(_gpu("utilization_ratio"), "any kernel"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import ITSELF, TO_WORKLOAD, Section, board, datasource, variable
-from ..panels import Column, Panel, Query, Step, graph, rows, stat_of
-from ..queries import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SELF, TEAL, YES_NO, self_each, self_quantile, self_rate
+from ..panels import GREY, Absence, Column, Panel, Query, Step, graph, rows, stat_of
+from ..queries import BLUE, GREEN, ORANGE, PURPLE, RED, SELF, TEAL, YES_NO, self_each, self_quantile, self_rate
 from .itself_clients import calls, kubernetes, peers, process
 
 
@@ -67,6 +67,7 @@ def _now() -> list[Panel]:
             "short",
             Query(f"sum(tidegate_leader{{{SELF}}})"),
             [Step(2, RED)],
+            absence=Absence("not configured", f"count(tidegate_board_version{{{SELF}}})"),
         ),
         stat_of(
             "Age of the Board",

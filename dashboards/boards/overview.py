@@ -8,11 +8,13 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import OVERVIEW, Section, board, datasource, variable
-from ..panels import Column, Panel, Query, Step, graph, rows, stat_of
+from ..panels import Absence, Column, Panel, Query, Step, graph, rows, stat_of
 from ..queries import AMBER, BLUE, GREEN, NAVY, ORANGE, PURPLE, REASONS, RED, STATES, fleet, increase_of, of
 from .overview_lists import NAME, all_workloads, needs_attention
 
 HOURS = " / 3600"
+# Every workload acts.
+NOT_OBSERVED = Absence("not configured", f"sum({of('tidegate_observed')}) == 0")
 
 
 def build() -> model.Dashboard:
@@ -211,6 +213,7 @@ def _observed() -> list[Panel]:
             "(docs/how-to/observe-first.md) if much is saved and few requests wait.",
             "h",
             Query(_saved("tidegate_shadow_gpu_seconds_saved_total")),
+            absence=NOT_OBSERVED,
             below=GREEN,
             decimals=1,
             width=6,
@@ -221,6 +224,7 @@ def _observed() -> list[Panel]:
             "it.",
             "h",
             Query(_saved("tidegate_shadow_gpu_seconds_added_total")),
+            absence=NOT_OBSERVED,
             below=AMBER,
             decimals=1,
             width=6,
@@ -231,6 +235,7 @@ def _observed() -> list[Panel]:
             "range: the delay of the present scaler.",
             "h",
             Query(_saved("tidegate_shadow_queue_seconds_total")),
+            absence=NOT_OBSERVED,
             below=ORANGE,
             decimals=2,
             width=6,

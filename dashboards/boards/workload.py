@@ -9,12 +9,11 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import WORKLOAD, Section, board, datasource, reasons_as_annotations, variable
-from ..panels import Panel, Query, Step, graph, stat_of, timeline
+from ..panels import GREY, Panel, Query, Step, graph, stat_of, timeline
 from ..queries import (
     AMBER,
     BLUE,
     GREEN,
-    GREY,
     ONE,
     ORANGE,
     OUTCOME_NAMES,
@@ -24,6 +23,7 @@ from ..queries import (
     REASONS,
     RED,
     TEAL,
+    asleep,
     coded,
     of_one,
     rate_of,
@@ -103,6 +103,7 @@ def _now() -> list[Panel]:
             "Replicas that serve. Fewer than wanted for longer than a cold start: look at the pods.",
             "short",
             Query(of_one("tidegate_replicas_ready")),
+            absence=asleep(),
         ),
         stat_of(
             "Requests waiting",
@@ -110,6 +111,7 @@ def _now() -> list[Panel]:
             "decision under Replicas.",
             "short",
             Query(of_one("tidegate_requests_waiting")),
+            absence=asleep(),
         ),
         stat_of(
             "GPU activity",
@@ -118,6 +120,7 @@ def _now() -> list[Panel]:
             "percentunit",
             Query(of_one("tidegate_workload_gpu_engine_active_ratio")),
             decimals=0,
+            absence=asleep(),
         ),
         stat_of(
             "Age of the oldest reading",
@@ -128,6 +131,7 @@ def _now() -> list[Panel]:
             [Step(120, ORANGE), Step(300, RED)],
             below=GREEN,
             decimals=0,
+            absence=asleep(),
         ),
     ]
 

@@ -5,7 +5,7 @@ Worked example: `zero()` has the idle time against the keep-warm time: at their 
 
 from __future__ import annotations
 
-from ..panels import ROW_HEIGHT, Column, Panel, Query, Step, graph, rows, stat_of, timeline
+from ..panels import ROW_HEIGHT, Absence, Column, Panel, Query, Step, graph, rows, stat_of, timeline
 from ..queries import (
     AMBER,
     BLUE,
@@ -143,6 +143,7 @@ def _savings() -> list[Panel]:
             "them, so that requests wait less.",
             "h",
             Query(f"{of_one('tidegate_keep_warm_saved_gpu_seconds_per_day')} / 3600"),
+            absence=Absence("not estimated", of_one("tidegate_observed")),
             decimals=2,
             height=ROW_HEIGHT,
         ),
@@ -152,14 +153,16 @@ def _savings() -> list[Panel]:
             "constant is better, set `keep_warm` to it.",
             "short",
             Query(of_one("tidegate_keep_warm_saved_money_per_day")),
+            absence=Absence("not estimated", of_one("tidegate_observed")),
             decimals=2,
             height=ROW_HEIGHT,
         ),
         stat_of(
             "Start in advance",
-            "Time of the next start before an expected request. `unknown`: no request is predicted, which is usual.",
+            "Time of the next start before an expected request. `not predicted`: none is expected, which is usual.",
             "dateTimeFromNow",
             Query(f"{of_one('tidegate_prewarm_timestamp_seconds')} * 1000"),
+            absence=Absence("not predicted", of_one("tidegate_observed")),
             height=ROW_HEIGHT,
         ),
         stat_of(
@@ -253,6 +256,7 @@ def observed() -> list[Panel]:
                 Query(f"{increase_of(metric, '$__range', where=ONE)} / 3600"),
                 width=6,
                 decimals=2,
+                absence=Absence("not configured", f"{of_one('tidegate_observed')} == 0"),
             )
             for title, description, metric in (
                 (

@@ -131,7 +131,7 @@ def entered(books, names, now, turn):
         blank.state[row], blank.gpus[row], blank.gpus[row, code] = code, 0.0, 4.0
         blank.each[row], blank.queued[row], blank.counts[row] = 1.0, 5.0, True
         blank.wanted[row] = float(state is not GpuUse.ASLEEP)
-        blank.rising[row] = float(turn % 2)
+        blank.rising[row] = float(turn % 2) if name == "jobs" else np.nan
     blank.would[rows["seen"]], blank.apart[rows["seen"]] = 4.0, -2.0 if turn % 2 else 1.0
     books.enter(blank, np.full((len(names), 3), 10.0), now, leads=True)
 
