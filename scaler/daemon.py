@@ -48,7 +48,7 @@ from .api.http.collectors import (
 from .api.http.explain import ExplainHandler
 from .api.http.health import HealthState
 from .api.http.server import WebServer
-from .api.http.ui import no_outcomes
+from .api.http.ui import RowSources
 from .api.keda.authorization import CallAuthorizer, ConfiguredWorkloads
 from .api.keda.server import KedaServer
 from .api.metrics_api import registration
@@ -166,11 +166,9 @@ class Daemon:
             port=config.listen.http.port,
             board=lambda: self.publisher.board,
             health=self._health,
-            delays=self._delays,
             registry=registry,
             now=clock.now,
-            outcomes=self._outcomes.all if self._cluster is not None else no_outcomes,
-            unmatched=self._unmatched_gpus,
+            sources=self._row_sources(),
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(
                 *ExplainHandler(
@@ -456,6 +454,15 @@ class Daemon:
 
     def _decider(self) -> Decider | None:
         return None if self._loop is None else self._loop.decider
+
+    def _row_sources(self) -> RowSources:
+        return RowSources(
+            outcomes=self._outcomes.all if self._cluster is not None else lambda: tuple,
+            unmatched=self._unmatched_gpus,
+            placements=self._outcomes.placements,
+            links=lambda: dict(self._config.links),
+            delays=self._delays,
+        )
 
     def _unmatched_gpus(self) -> tuple[UnmatchedGpus, ...] | None:
         decider = self._decider()

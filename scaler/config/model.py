@@ -21,6 +21,7 @@ from .endpoint import Access, Endpoint, File, Many, Path, Port, Scheme, Section,
 from .overrides import BRAKE
 from .scalars import (
     ADDRESS,
+    API,
     EVERYWHERE,
     FULL_LEASE,
     FULL_SERVICE,
@@ -28,6 +29,7 @@ from .scalars import (
     GPUS,
     HOST_NAME,
     NAMESPACE_OR_ALL,
+    OBJECT_URL,
     Address,
     duration,
     kubernetes_name,
@@ -250,6 +252,16 @@ class Explain(Section):
     """Memory of the decision log, shared by all workloads: an entry takes 528 bytes. 0: no log."""
 
 
+class Links(Section):
+    """Links of the live page. A reader's browser opens them; Tidegate requests none."""
+
+    grafana: Annotated[str, API] | None = None
+    """Base URL of the Grafana with Tidegate's dashboards. null: no link."""
+    object: Annotated[str, OBJECT_URL] | None = None
+    """An object in a console of the cluster, such as `https://console.example.com/{kind}s/{namespace}/{name}`. `{kind}`
+    is in lower case. null: no link."""
+
+
 class Log(Section):
     """Log on standard error."""
 
@@ -276,6 +288,8 @@ class Config(Section):
     """Log."""
     explain: Explain = Explain()
     """Decision log."""
+    links: Links = Links()
+    """Links of the live page."""
     prices: Prices = Prices()
     """Costs of an idle GPU and of a waiting user."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()

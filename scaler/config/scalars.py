@@ -386,6 +386,11 @@ HOST_NAME = matching(
     "must be a host name in lower case, without scheme and port, such as tidegate.example.com",
     longest=LONGEST_NAME,
 )
+OBJECT_URL = matching(
+    "URL template",
+    r"^https?://(?:[^\s@{}]|\{(?:namespace|kind|name)\})+$",
+    "must be a URL such as https://console.example.com/{kind}s/{namespace}/{name}; no other name in braces",
+)
 GLOB = matching("glob", r"^[-a-z0-9.*?\[\]!]+$", "must be a glob of pod names such as chat-*-decode-*")
 SERVICE = matching(
     "NAME or NAME.NAMESPACE",

@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from exporter.kubernetes.cache import Cluster
-from exporter.kubernetes.objects import Condition, Hpa, HpaMetricSpec, Ref, ScaledObject
+from exporter.kubernetes.objects import Condition, Hpa, HpaMetricSpec, Pod, Ref, ScaledObject
 from exporter.model import WorkloadKey
 from scaler.config import Workload
 from scaler.model import Board, Decision
@@ -23,6 +23,7 @@ from scaler.workloads import Registry
 
 from .outcome_controllers import PublishedReplicas, hpa_outcome, keda_outcome, tolerances
 from .outcome_inputs import ControllerOutcome, Facts, OutcomeCode, Shown, of_hpa, of_hpa_to_be, of_scaled, shown, survey
+from .rows import Placement
 
 TITLE = "What KEDA and the HPA do"
 # KEDA's name for a formula over all triggers (scalingModifiers), which may use our number.
@@ -63,6 +64,16 @@ class ClusterView:
 
         return rows
 
+    def placements(self) -> dict[WorkloadKey, Placement]:
+        """What each workload scales, and where its pods run."""
+        now, cluster = self.now(), self.cluster
+        if cluster is None:
+            return {}
+        return {
+            key: Placement(target, _nodes(cluster.pods_of(target, now)))
+            for key, target in self.registry().targets.items()
+        }
+
     def _row(self, decision: Decision, facts: Facts, mates: Sequence[Decision], now: float) -> OutcomeRow:
         before = self._still.get(decision.workload)
         if before is not None and before.decision is decision and before.facts == facts and not mates:
@@ -82,6 +93,10 @@ class ClusterView:
             if decision.workload == workload:
                 return controller_outcome(decision, facts, now, mates)
         return None
+
+
+def _nodes(pods: Sequence[Pod] | None) -> tuple[str, ...] | None:
+    return None if pods is None else tuple(sorted({pod.node for pod in pods if pod.node is not None}))
 
 
 def controller_step(outcome: ControllerOutcome) -> dict[str, Any]:

@@ -12,11 +12,22 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
 from scaler.model import Decision, Reason
 
 from .formats import age, shift
 from .summary import OBSTACLES, REASONS, STATES, Severity, WorkloadState, clause, state
+
+
+class Placement(NamedTuple):
+    """What a workload scales, and the nodes of its pods, by name. None is unknown."""
+
+    target: Ref | None = None
+    nodes: tuple[str, ...] | None = None
+
+
+NOWHERE = Placement()
 
 
 class NextOutcome(NamedTuple):
@@ -35,6 +46,7 @@ class Row:
     gpus:    that it holds. gpu: their activity; gpu_activity: the source of that.
     stale:   targets with stale readings. incomplete: series that make a reading a lower bound.
     why:     the explanation of the state: the reason, if it has another word, and its numbers.
+    kind, object: of the object that is scaled. nodes: of its pods, by name.
     hindered, hindered_by: the obstacle of KEDA or the HPA, of HINDRANCES, and its sentence.
     """
 
@@ -67,6 +79,9 @@ class Row:
     notes: tuple[str, ...]
     hindered: str | None
     hindered_by: str | None
+    kind: str | None
+    object: str | None
+    nodes: tuple[str, ...] | None
 
     @property
     def shift(self) -> str:
@@ -88,7 +103,7 @@ _SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}  # the 
 _NAMES = tuple(each.name for each in fields(Row))
 
 
-def row(decision: Decision, now: float, ahead: NextOutcome | None = None) -> Row:
+def row(decision: Decision, now: float, ahead: NextOutcome | None = None, placement: Placement = NOWHERE) -> Row:
     """now: POSIX seconds, for durations in its clause. ahead: None if unknown."""
     evidence = decision.evidence
     word = None if ahead is None else OBSTACLES.get(ahead.code)
@@ -124,6 +139,9 @@ def row(decision: Decision, now: float, ahead: NextOutcome | None = None) -> Row
         notes=evidence.notes,
         hindered=None if ahead is None or word is None else ahead.code,
         hindered_by=None if ahead is None or word is None else ahead.says,
+        kind=None if placement.target is None else placement.target.kind,
+        object=None if placement.target is None else placement.target.name,
+        nodes=placement.nodes,
     )
 
 

@@ -11,14 +11,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.metrics_core import Metric
 
-from exporter.scrape.loop import Delays
 from scaler.model import Board
 from scaler.net import LimitedListener, listen
 
 from . import ui
 from .health import HealthState, render
 from .hosts import known_host
-from .ui import Outcomes, Rows, Unmatched, no_outcomes, unknown_unmatched
+from .ui import Rows, RowSources
 
 INDEX = """Tidegate
 
@@ -57,10 +56,8 @@ class WebServer:
 
     registry: collected at each GET of /metrics.
     more:     further routes.
-    outcomes: what KEDA and the HPAs do with each number, for the rows.
-    unmatched: the GPUs that match no workload, for the rows; None while unknown.
+    sources:  what the rows show besides the Board.
     hosts:    further host names of this server, in lower case.
-    delays:   late and skipped scrapes, for the rows.
     """
 
     host: str
@@ -70,16 +67,14 @@ class WebServer:
     registry: CollectorRegistry
     now: Callable[[], float]
     more: Sequence[web.RouteDef] = ()
-    outcomes: Outcomes = no_outcomes
-    unmatched: Unmatched = unknown_unmatched
+    sources: RowSources = field(default_factory=RowSources)
     hosts: frozenset[str] = frozenset()
-    delays: Delays = field(default_factory=Delays)
     _listener: LimitedListener | None = None
 
     async def start(self) -> int:
         """Listens. Returns the port, which differs from `port` if that is 0."""
         app = web.Application(middlewares=[known_host(self.hosts)])
-        rows = Rows(self.board, self.health, self.now, self.outcomes, self.unmatched, self.delays)
+        rows = Rows(self.board, self.health, self.now, self.sources)
         app.add_routes(
             [
                 *ui.routes(INDEX),

@@ -18,7 +18,8 @@ import gzip
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -27,7 +28,7 @@ from aiohttp import web
 from exporter.model import WorkloadKey
 from exporter.scrape.loop import Delays
 from scaler.explain.outcome import OutcomeRow
-from scaler.explain.rows import NextOutcome, by_severity, fleet, row
+from scaler.explain.rows import NOWHERE, NextOutcome, Placement, by_severity, fleet, row
 from scaler.explain.summary import words_document
 from scaler.model import Board
 from scaler.workloads.unmatched import UnmatchedGpus
@@ -52,8 +53,6 @@ TYPES = {
 }
 # Controller outcomes are computed at most this often: for 5,000 workloads that takes half a second.
 OUTCOMES_S = 5.0
-Outcomes = Callable[[], Callable[[], Iterable[OutcomeRow]]]
-Unmatched = Callable[[], Sequence[UnmatchedGpus] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +105,22 @@ def _asset(name: str, body: bytes) -> Asset:
     return Asset(body, TYPES[name.rpartition(".")[2]], f'"{hashlib.sha256(body).hexdigest()[:20]}"')
 
 
-def no_outcomes() -> Callable[[], Iterable[OutcomeRow]]:
-    return tuple
+@dataclass(frozen=True, slots=True)
+class RowSources:
+    """What the rows show besides the Board; by default, what is shown without a cluster.
 
+    outcomes:   copies the cluster; what it returns computes the outcomes, and is called in a thread.
+    unmatched:  the GPUs that match no workload; None while unknown.
+    placements: what each workload scales, and its nodes.
+    links:      URLs by name; None where not configured.
+    delays:     late and skipped scrapes since the start.
+    """
 
-def unknown_unmatched() -> None:
-    """GPUs that match no workload are unknown."""
+    outcomes: Callable[[], Callable[[], Iterable[OutcomeRow]]] = lambda: tuple
+    unmatched: Callable[[], Sequence[UnmatchedGpus] | None] = lambda: None
+    placements: Callable[[], Mapping[WorkloadKey, Placement]] = dict
+    links: Callable[[], Mapping[str, str | None]] = dict
+    delays: Delays = field(default_factory=Delays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +135,7 @@ class EncodedRows:
 class Rows:
     """Answers `/api/v1/rows`.
 
-    now:      POSIX seconds.
-    outcomes: copies the cluster; what it returns computes the outcomes, and is called in a thread.
-    delays:   late and skipped scrapes since the start.
+    now: POSIX seconds.
     """
 
     def __init__(
@@ -136,14 +143,13 @@ class Rows:
         board: Callable[[], Board],
         health: HealthState,
         now: Callable[[], float],
-        outcomes: Outcomes = no_outcomes,
-        unmatched: Unmatched = unknown_unmatched,
-        delays: Delays | None = None,
+        sources: RowSources,
     ) -> None:
-        self._board, self._health, self._now = board, health, now
-        self._outcomes, self._unmatched, self._delays = outcomes, unmatched, delays or Delays()
+        self._board, self._health, self._now, self._sources = board, health, now, sources
+        self._release = version("tidegate")
         self._gpus_unmatched: list[dict[str, Any]] | None = None
         self._ahead: dict[WorkloadKey, NextOutcome] = {}
+        self._placed: Mapping[WorkloadKey, Placement] = {}
         self._outcomes_at = float("-inf")
         self._encoded: EncodedRows | None = None
         self._encoding = asyncio.Lock()
@@ -159,17 +165,23 @@ class Rows:
             if encoded is None or encoded.etag != etag:
                 if abs(now - self._outcomes_at) >= OUTCOMES_S:
                     self._outcomes_at = now
-                    unmatched = self._unmatched()
+                    unmatched = self._sources.unmatched()
                     gpus = None if unmatched is None else [each.to_document() for each in unmatched]
                     self._gpus_unmatched = gpus
-                    self._ahead = await asyncio.to_thread(_ahead_of, self._outcomes())
-                about = {
+                    self._placed = self._sources.placements()
+                    self._ahead = await asyncio.to_thread(_ahead_of, self._sources.outcomes())
+                head = {
+                    "now": now,
+                    "at": board.at,
+                    "version": board.version,
+                    "release": self._release,
                     "role": self._health.role,
                     "unwell": unwell,
                     "gpus_unmatched": self._gpus_unmatched,
-                    "scrapes": _scrapes(self._delays),
+                    "scrapes": _scrapes(self._sources.delays),
+                    "links": self._sources.links(),
                 }
-                encoded = await asyncio.to_thread(_encode, board, etag, about, now, self._ahead)
+                encoded = await asyncio.to_thread(_encode, board, etag, head, now, self._ahead, self._placed)
                 self._encoded = encoded
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if is_current(request, etag):
@@ -192,14 +204,19 @@ def _scrapes(delays: Delays) -> dict[str, int]:
 
 
 def _encode(
-    board: Board, etag: str, about: Mapping[str, Any], now: float, ahead: Mapping[WorkloadKey, NextOutcome]
+    board: Board,
+    etag: str,
+    head: Mapping[str, Any],
+    now: float,
+    ahead: Mapping[WorkloadKey, NextOutcome],
+    placed: Mapping[WorkloadKey, Placement],
 ) -> EncodedRows:
-    rows = by_severity(row(decision, now, ahead.get(key)) for key, decision in board.decisions.items())
+    """head: the document without its workloads."""
+    rows = by_severity(
+        row(decision, now, ahead.get(key), placed.get(key, NOWHERE)) for key, decision in board.decisions.items()
+    )
     document = {
-        "now": now,
-        "at": board.at,
-        "version": board.version,
-        **about,
+        **head,
         "fleet": fleet(rows).to_document(),
         "workloads": [each.to_document() for each in rows],
     }

@@ -25,6 +25,18 @@ export function hashOf(row, at = null) {
   return `#/${parts.join("/")}${at === null ? "" : `?at=${at}`}`;
 }
 
+// A dashboard of Tidegate in the configured Grafana; for a row with its variables.
+export function grafanaOf(links, uid, row = null) {
+  const query = row ? `?${new URLSearchParams({ "var-namespace": row.namespace, "var-workload": row.trigger ? `${row.name}/${row.trigger}` : row.name })}` : "";
+  return `${links.grafana.replace(/\/$/, "")}/d/${uid}${query}`;
+}
+
+// The scaled object in the configured console.
+export function objectOf(links, row) {
+  const values = { namespace: row.namespace, kind: row.kind.toLowerCase(), name: row.object };
+  return links.object.replace(/\{(namespace|kind|name)\}/g, (_, name) => encodeURIComponent(values[name]));
+}
+
 export function routeOf(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const [namespace, name, trigger = ""] = path.split("/").filter((part) => part).map(decoded);

@@ -31,6 +31,11 @@ export function mark(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
+export function number(element, text, value) {
+  say(element, text);
+  mark(element, "data-unknown", value === null || value === undefined ? "" : null);
+}
+
 // The sign of a state: each has its own shape, so that none depends on colour.
 export function sign(state) {
   const shapes = {

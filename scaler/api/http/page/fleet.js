@@ -1,9 +1,10 @@
 // All workloads: sums, filters, and a table of which only the rows in view exist.
 
-import { h, mark, plain, say, showObstacle, showReason, sign } from "./dom.js";
+import { h, mark, number, plain, say, showObstacle, showReason, sign } from "./dom.js";
 import * as format from "./format.js";
 import { hashOf, keyOf } from "./api.js";
 import * as spark from "./spark.js";
+import { fleetStrip } from "./strip.js";
 
 const OVERSCAN = 8; // rows above and below the view, so that scrolling shows no gaps
 const REDRAWN_S = 5; // a sparkline moves by a pixel in half a minute
@@ -11,19 +12,23 @@ const REDRAWN_S = 5; // a sparkline moves by a pixel in half a minute
 const COLUMNS = [
   { name: "workload", label: "Workload", sort: (row) => `${row.namespace}/${row.name}/${row.trigger}` },
   { name: "state", label: "State and reason", sort: null }, // the order of the server: by severity
-  { name: "replicas", label: "Replicas", sort: (row) => row.published },
-  { name: "load", label: "Requests", sort: (row) => row.load },
-  { name: "demand", label: "Demand", sort: (row) => row.demand },
-  { name: "gpu", label: "GPU activity", sort: (row) => row.gpu },
-  { name: "age", label: "Age", sort: (row) => (row.held_since ?? row.measured_at) * -1 || null },
+  { name: "replicas", label: "Replicas", title: "of the cluster → published by Tidegate", sort: (row) => row.published },
+  { name: "load", label: "Requests", title: "waiting, running, or held by the gateway", sort: (row) => row.load },
+  { name: "demand", label: "Needed", title: "replicas that the load needs, before rounding and bounds", sort: (row) => row.demand },
+  { name: "gpu", label: "GPU activity", title: "mean over its GPUs", sort: (row) => row.gpu },
+  { name: "age", label: "Data age", title: "age of the oldest reading", sort: (row) => (row.held_since ?? row.measured_at) * -1 || null },
 ];
 
+const ROOMY = 40; // workloads: so few have rows of two lines, for the whole reason
+
 // words: of `words.json`. wanted: called with the rows in view after each drawing. of: the history of a row, or null.
-export function fleetView(words, { wanted, of }) {
+// begin: when the oldest history in memory begins, POSIX seconds.
+export function fleetView(words, { wanted, of, begin }) {
   const stateWords = new Map(words.states.map((word) => [word.code, word]));
   const reasonWords = new Map(words.reasons.map((word) => [word.code, word]));
   const hindrances = new Map((words.hindrances ?? []).map((word) => [word.code, word]));
-  const filter = { text: "", namespace: "", reason: "", states: new Set() };
+  const filter = { text: "", namespace: "", team: "", node: "", reason: "", awake: false, states: new Set() };
+  let teams = new Map(); // key -> team, of the accounts
   const order = { column: "state", down: false };
   const drawn = new Map(); // key -> the elements of a row in view
   let shown = { now: 0, workloads: [], fleet: null };
@@ -39,13 +44,18 @@ export function fleetView(words, { wanted, of }) {
     type: "search", id: "filter", placeholder: "Filter", "aria-label": "Filter workloads", autocomplete: "off", spellcheck: "false",
     oninput: () => changed("text", search.value.trim().toLowerCase()),
   });
-  const namespaces = h("select", { "aria-label": "Namespace", onchange: () => changed("namespace", namespaces.value) });
-  const reasons = h("select", { "aria-label": "Reason", onchange: () => changed("reason", reasons.value) },
-    h("option", { value: "" }, "all reasons"),
-    words.reasons.map((word) => h("option", { value: word.code }, word.word)));
+  // Filters with the values that occur; one with less than two values is hidden.
+  const choices = {
+    namespace: choice("namespace", (row) => [row.namespace]),
+    team: choice("team", (row) => [teams.get(keyOf(row))]),
+    node: choice("node", (row) => row.nodes ?? []),
+    reason: choice("reason", (row) => [row.reason], (code) => (reasonWords.get(code) ?? plain(code)).word),
+  };
+  const awake = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => changed("awake", !filter.awake) }, "hide asleep");
   const clear = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => unfilter() }, "clear");
   const counted = h("p", { class: "counted", role: "status" });
-  const heads = new Map(COLUMNS.map((column) => [column.name, h("th", { scope: "col", role: "columnheader", class: column.name },
+  const charted = h("p", { class: "of" }); // the time axis of the small charts
+  const heads = new Map(COLUMNS.map((column) => [column.name, h("th", { scope: "col", role: "columnheader", class: column.name, title: column.title },
     h("button", { type: "button", onclick: () => sortBy(column.name) }, column.label))]));
   const above = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td"));
   const below = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td"));
@@ -55,7 +65,7 @@ export function fleetView(words, { wanted, of }) {
     h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": 1 }, [...heads.values()])), body);
   const nothing = h("p", { class: "nothing", hidden: true });
   const element = h("div", { class: "fleet" }, h("h1", { class: "hidden" }, "Workloads"), strip.element,
-    h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, search, namespaces, reasons, clear, counted),
+    h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, search, Object.values(choices).map((each) => each.element), awake, clear, h("div", { class: "counts" }, charted, counted)),
     table, nothing);
 
   function changed(name, value) {
@@ -64,9 +74,9 @@ export function fleetView(words, { wanted, of }) {
   }
 
   function unfilter() {
-    Object.assign(filter, { text: "", namespace: "", reason: "" });
+    Object.assign(filter, { text: "", namespace: "", team: "", node: "", reason: "", awake: false });
     filter.states.clear();
-    search.value = namespaces.value = reasons.value = "";
+    for (const element of [search, ...Object.values(choices).map((each) => each.element)]) element.value = "";
     strip.press(filter.states);
     arrange();
   }
@@ -78,10 +88,10 @@ export function fleetView(words, { wanted, of }) {
   }
 
   const passes = (row) =>
-    (!filter.namespace || row.namespace === filter.namespace) &&
-    (!filter.reason || row.reason === filter.reason) &&
+    Object.entries(choices).every(([name, each]) => !filter[name] || each.values(row).includes(filter[name])) &&
+    (!filter.awake || row.state !== "asleep") &&
     (!filter.states.size || filter.states.has(row.state)) &&
-    (!filter.text || `${row.namespace}/${row.name}/${row.trigger} ${row.why} ${row.hindered_by ?? ""}`.toLowerCase().includes(filter.text));
+    (!filter.text || `${row.namespace}/${row.name}/${row.trigger} ${row.why} ${row.hindered_by ?? ""} ${row.nodes?.join(" ") ?? ""}`.toLowerCase().includes(filter.text));
 
   function arrange() {
     rows = shown.workloads.filter(passes);
@@ -92,8 +102,10 @@ export function fleetView(words, { wanted, of }) {
       mark(head, "aria-sort", name === order.column ? (order.down ? "descending" : "ascending") : null);
     }
     const all = shown.workloads.length;
-    const filtered = Boolean(filter.text || filter.namespace || filter.reason || filter.states.size);
+    const filtered = Object.values(filter).some((value) => (value instanceof Set ? value.size : value));
     clear.hidden = !filtered;
+    mark(awake, "aria-pressed", filter.awake);
+    mark(table, "data-roomy", rows.length <= ROOMY ? "" : null);
     say(counted, filtered ? `${format.count(rows.length)} of ${workloads(all)}` : workloads(all));
     nothing.hidden = rows.length > 0;
     say(nothing, all ? "No workload matches the filters." : "No workload is on the Board yet.");
@@ -131,6 +143,8 @@ export function fleetView(words, { wanted, of }) {
       placeAfter(parts.tr, after);
       after = parts.tr;
     });
+    const since = begin(shown.now);
+    say(charted, since === null ? "" : `charts: last ${format.span(shown.now - since)}`);
     wanted(view, rows.length);
   }
 
@@ -194,18 +208,25 @@ export function fleetView(words, { wanted, of }) {
     if (parts.series === series && shown.now - parts.drawnAt < REDRAWN_S) return;
     Object.assign(parts, { series, drawnAt: shown.now });
     for (const name of ["replicas", "load", "gpu"]) {
-      parts.sparks[name].replaceChildren(...(series ? [spark[name](series, shown.now)] : []));
+      parts.sparks[name].replaceChildren(...(series ? [spark[name](series, begin(shown.now), shown.now)] : []));
     }
   }
 
-  function options() {
-    const names = [...new Set(shown.workloads.map((row) => row.namespace))].sort();
-    if (namespaces.dataset.names === JSON.stringify(names)) return;
-    namespaces.dataset.names = JSON.stringify(names);
-    namespaces.replaceChildren(h("option", { value: "" }, "all namespaces"), ...names.map((name) => h("option", { value: name }, name)));
-    if (!names.includes(filter.namespace)) filter.namespace = "";
-    namespaces.value = filter.namespace;
+  function choice(name, values, label = (value) => value) {
+    const element = h("select", { "aria-label": name, onchange: () => changed(name, element.value) });
+    let listed = null;
+    const list = () => {
+      const names = [...new Set(shown.workloads.flatMap(values).filter(format.isKnown))].sort();
+      if (listed === (listed = JSON.stringify(names))) return;
+      element.hidden = names.length < 2;
+      element.replaceChildren(h("option", { value: "" }, `all ${name}s`), ...names.map((each) => h("option", { value: each }, label(each))));
+      if (!names.includes(filter[name])) filter[name] = "";
+      element.value = filter[name];
+    };
+    return { element, values, list };
   }
+
+  const options = () => Object.values(choices).forEach((each) => each.list());
 
   // Selects a row and scrolls it into view.
   function select(index) {
@@ -241,7 +262,11 @@ export function fleetView(words, { wanted, of }) {
       options();
       arrange();
     },
-    accounts: (document) => strip.accounts(document),
+    accounts(document) {
+      strip.accounts(document);
+      teams = new Map(document.workloads.filter((each) => each.team).map((each) => [keyOf(each), each.team]));
+      options();
+    },
     // Was the key one of ours?
     key(event) {
       if (event.target === search) {
@@ -272,65 +297,4 @@ function sorted(rows, sort, down) {
     .map((row) => [sort(row) ?? null, row])
     .sort(([a], [b]) => (a === null || b === null ? (a === null) - (b === null) : (down ? -1 : 1) * compared(a, b)))
     .map(([, row]) => row);
-}
-
-function number(element, text, value) {
-  say(element, text);
-  mark(element, "data-unknown", format.isKnown(value) ? null : "");
-}
-
-// GPUs as numbers; workloads as a bar of states, which filters.
-function fleetStrip(stateWords, press) {
-  const gpus = h("dl", { class: "gpus" });
-  const bar = h("div", { class: "tide", role: "group", "aria-label": "Workloads by state" });
-  const segments = new Map();
-  for (const [code, word] of stateWords) {
-    const number = h("span", { class: "amount" });
-    const button = h("button", { type: "button", "data-state": code, "aria-pressed": "false", title: word.meaning, onclick: () => press(code) },
-      h("span", { class: "fill" }), h("span", { class: "text" }, sign(code), number, h("span", {}, word.word)));
-    segments.set(code, { button, number });
-    bar.append(button);
-  }
-  const figures = new Map();
-  const uncounted = h("p", { class: "of uncounted", hidden: true });
-
-  function figure(name, label, value, title, state) {
-    let parts = figures.get(name);
-    if (!parts) {
-      parts = { dd: h("dd"), dt: h("dt", {}, state ? sign(state) : null, label) };
-      figures.set(name, parts);
-      gpus.append(h("div", { title, "data-state": state }, parts.dt, parts.dd));
-    }
-    number(parts.dd, value === null ? format.UNKNOWN : value, value);
-  }
-
-  return {
-    element: h("section", { class: "summary", "aria-label": "The fleet" }, h("div", { class: "figures" }, gpus, uncounted), bar),
-    press(states) {
-      for (const [code, { button }] of segments) mark(button, "aria-pressed", states.has(code));
-    },
-    show(fleet) {
-      for (const [code, { button, number: amount }] of segments) {
-        const many = fleet.workloads[code] ?? 0;
-        say(amount, format.count(many));
-        button.hidden = many === 0 && button.getAttribute("aria-pressed") !== "true";
-        button.style.flexGrow = Math.max(1, many);
-      }
-      const counted = Object.values(fleet.gpus).reduce((sum, each) => sum + each, 0);
-      // If no number of GPUs is known, the sums are unknown, not 0.
-      const of = (...states) => (counted === 0 && fleet.uncounted > 0 ? null : format.count(states.reduce((sum, state) => sum + fleet.gpus[state], 0)));
-      figure("serving", "GPUs in use", of("serving"), "held by workloads that serve requests", "serving");
-      figure("idle", "idle, warm", of("idle_warm"), "held by workloads that are ready and have nothing to do", "idle_warm");
-      figure("starting", "starting", of("loading", "pending"), "held by workloads without a ready replica", "loading");
-      figure("unknown", "unknown use", of("unknown"), "held by workloads with stale readings", "unknown");
-      uncounted.hidden = !fleet.uncounted;
-      say(uncounted, fleet.uncounted === 1 ? "Without one workload: its number of GPUs is unknown." : `Without ${format.count(fleet.uncounted)} workloads: their numbers of GPUs are unknown.`);
-    },
-    accounts(document) {
-      const slept = document.workloads.map((each) => each.gpu_seconds?.asleep).filter(format.isKnown);
-      if (!slept.length) return;
-      const since = document.since ? `since ${format.moment(document.since)}` : null;
-      figure("asleep", "GPU-hours asleep", format.gpuHours(slept.reduce((sum, each) => sum + each, 0)), since, "asleep");
-    },
-  };
 }

@@ -8,6 +8,8 @@ const FRESH_MS = 10_000;
 const ABSENT_MS = 60_000; // a server without this path gets it by an upgrade
 const AT_ONCE = 4;
 const POINTS = 60;
+const HOUR_S = 3600;
+const MINUTE_S = 60;
 
 export function histories() {
   const kept = new Map(); // key -> {series, requestedAt}
@@ -32,6 +34,12 @@ export function histories() {
   }
 
   return {
+    // When the charts begin, POSIX seconds: with the oldest point, at most an hour ago, at least a minute. Null without.
+    begin(now) {
+      const first = Math.min(...[...kept.values()].map((each) => each.series?.at.find((at) => at >= now - HOUR_S) ?? Infinity));
+      return Number.isFinite(first) ? Math.max(now - HOUR_S, Math.min(first, now - MINUTE_S)) : null;
+    },
+
     of: (row) => kept.get(keyOf(row))?.series ?? null,
 
     // Refreshes. rows: those in view; total: of the fleet. Resolves to whether anything was fetched.

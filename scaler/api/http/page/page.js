@@ -1,9 +1,10 @@
 // The page: fetches the rows, shows one of two views, and reports when there is no answer. The last view stays.
 
-import { get, routeOf } from "./api.js";
+import { get, grafanaOf, routeOf } from "./api.js";
 import { mark, say } from "./dom.js";
 import { fleetView } from "./fleet.js";
 import { clock, span } from "./format.js";
+import { helpDialog } from "./help.js";
 import { histories } from "./history.js";
 import { workloadView } from "./workload.js";
 
@@ -16,6 +17,7 @@ const main = document.getElementById("main");
 const silence = document.getElementById("silence");
 const past = histories();
 let words = null;
+let help = null;
 let fleet = null;
 let view = null;
 let board = null; // the last rows
@@ -39,7 +41,8 @@ function route() {
 async function poll() {
   try {
     words ??= await wordsOf();
-    fleet ??= fleetView(words, { wanted, of: past.of });
+    fleet ??= fleetView(words, { wanted, of: past.of, begin: past.begin });
+    help ??= document.body.appendChild(helpDialog(words));
     const answer = await get("api/v1/rows");
     if (answer.status !== 200) throw new Error(`HTTP ${answer.status}`);
     answeredAt = performance.now();
@@ -57,6 +60,10 @@ function take(answer) {
   etag = answer.etag;
   board = answer.document;
   mark(document.body, "data-version", board.version);
+  say(document.getElementById("release"), `Tidegate ${board.release}`);
+  const grafana = document.getElementById("grafana");
+  grafana.hidden = !board.links.grafana;
+  if (!grafana.hidden) mark(grafana, "href", grafanaOf(board.links, "tidegate-overview"));
   if (!view) route();
   else if (!same) view.show(board);
 }
@@ -118,8 +125,10 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
+document.getElementById("help").addEventListener("click", () => help?.showModal());
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || help?.open) return;
+  if (event.key === "?" && event.target.tagName !== "INPUT") return help?.showModal();
   if (view?.key(event)) event.preventDefault();
 });
 window.addEventListener("hashchange", route);

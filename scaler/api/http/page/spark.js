@@ -1,11 +1,10 @@
-// Sparklines: the last hour of one workload in a cell. Unknown values are gaps.
+// Sparklines: at most the last hour of one workload in a cell, over the whole width. Unknown values are gaps.
 
 import { s } from "./dom.js";
-import { count, isKnown, ratio } from "./format.js";
+import { count, isKnown, ratio, span } from "./format.js";
 
 export const WIDTH = 120;
 export const HEIGHT = 26;
-export const HOUR = 3600;
 
 // Paths through the known points. `step`: a value holds until the next.
 export function line(at, values, x, y, step = false) {
@@ -48,10 +47,10 @@ export function area(at, values, x, y, floor, step = false) {
 
 export const largest = (...lists) => Math.max(0, ...lists.flat().filter(isKnown));
 
-function scales(series, now, top) {
-  const left = now - HOUR;
+// from, now: POSIX seconds at the left and the right edge.
+function scales(from, now, top) {
   return {
-    x: (at) => Math.max(0, ((at - left) / HOUR) * WIDTH),
+    x: (at) => Math.max(0, ((at - from) / (now - from)) * WIDTH),
     y: (value) => HEIGHT - 1.5 - (Math.min(value, top) / top) * (HEIGHT - 3),
   };
 }
@@ -60,35 +59,36 @@ function frame(label, ...paths) {
   return s(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "spark", role: "img", "aria-label": label },
+    s("title", {}, label),
     paths,
   );
 }
 
-export function load(series, now) {
+export function load(series, from, now) {
   const top = Math.max(1, largest(series.load));
-  const { x, y } = scales(series, now, top);
+  const { x, y } = scales(from, now, top);
   return frame(
-    `load in the last hour: at most ${count(largest(series.load))} requests`,
+    `load in the last ${span(now - from)}: at most ${count(largest(series.load))} requests`,
     s("path", { d: area(series.at, series.load, x, y, HEIGHT), class: "area load" }),
     s("path", { d: line(series.at, series.load, x, y), class: "line load" }),
   );
 }
 
-export function replicas(series, now) {
+export function replicas(series, from, now) {
   const top = Math.max(1, largest(series.replicas, series.actual, series.demand));
-  const { x, y } = scales(series, now, top);
+  const { x, y } = scales(from, now, top);
   return frame(
-    `replicas in the last hour: at most ${count(largest(series.replicas))} published, ${count(largest(series.actual))} running`,
+    `replicas in the last ${span(now - from)}: at most ${count(largest(series.replicas))} published, ${count(largest(series.actual))} running`,
     s("path", { d: area(series.at, series.actual, x, y, HEIGHT, true), class: "area actual" }),
     s("path", { d: line(series.at, series.demand, x, y), class: "line demand" }),
     s("path", { d: line(series.at, series.replicas, x, y, true), class: "line answer" }),
   );
 }
 
-export function gpu(series, now) {
-  const { x, y } = scales(series, now, 1);
+export function gpu(series, from, now) {
+  const { x, y } = scales(from, now, 1);
   return frame(
-    `GPU activity in the last hour: at most ${ratio(largest(series.gpu))}`,
+    `GPU activity in the last ${span(now - from)}: at most ${ratio(largest(series.gpu))}`,
     s("path", { d: area(series.at, series.gpu, x, y, HEIGHT), class: "area gpu" }),
     s("path", { d: line(series.at, series.gpu, x, y), class: "line gpu" }),
   );

@@ -1,6 +1,6 @@
 // One workload: its charts, evidence, explanation and GPU-hours.
 
-import { get, hashOf, keyOf, pathOf } from "./api.js";
+import { get, grafanaOf, hashOf, keyOf, objectOf, pathOf } from "./api.js";
 import { chart, reasonBand } from "./chart.js";
 import { h, mark, plain, say, showObstacle, showReason, sign } from "./dom.js";
 import * as format from "./format.js";
@@ -43,6 +43,7 @@ export function workloadView(words, workload) {
   const obstacleText = h("p", { class: "why", hidden: true });
   const observed = h("span", { class: "chip quiet", hidden: true }, "observed: not published");
   const why = h("p", { class: "why" });
+  const links = h("p", { class: "links" });
   const shift = h("span", { class: "figure" });
   const ready = h("span", { class: "under" });
   const spans = h("div", { class: "spans", role: "group", "aria-label": "Time span" }, SPANS.map(([seconds, label]) =>
@@ -62,7 +63,7 @@ export function workloadView(words, workload) {
     h("nav", { "aria-label": "Breadcrumb" }, h("a", { href: "#/" }, "← all workloads")),
     h("header", { class: "title" },
       h("div", {}, h("h1", { tabindex: -1 }, h("span", { class: "namespace" }, `${workload.namespace}/`), workload.trigger ? `${workload.name}/${workload.trigger}` : workload.name),
-        h("p", { class: "line" }, signPlace, word, obstacle, observed), why, obstacleText),
+        h("p", { class: "line" }, signPlace, word, obstacle, observed), why, obstacleText, links),
       h("p", { class: "answer" }, shift, ready)),
     missing, content, h("p", { class: "command" }, code, copy), live);
 
@@ -173,6 +174,8 @@ export function workloadView(words, workload) {
       content.hidden = gone;
       say(missing, gone ? "This workload is not on the Board: neither in the configuration nor in the cluster." : "");
       if (!row) return;
+      const found = linksOf(document.links, row);
+      if (found.some((each, place) => each.href !== links.children[place]?.href)) links.replaceChildren(...found); // keeps focus
       if (!element.dataset.state) head(row, document.now); // until the explanation comes
       decision(document);
       slow();
@@ -189,6 +192,14 @@ export function workloadView(words, workload) {
     },
     opened: () => element.querySelector("h1").focus({ preventScroll: true }),
   };
+}
+
+// Links to the dashboard and to the scaled object, where they are configured.
+function linksOf(links, row) {
+  return [
+    links.grafana && h("a", { href: grafanaOf(links, "tidegate-workload", row), rel: "noreferrer" }, "Grafana"),
+    links.object && row.kind && h("a", { href: objectOf(links, row), rel: "noreferrer" }, `${row.kind} ${row.object}`),
+  ].filter(Boolean);
 }
 
 // Quotes what a shell would split.

@@ -14,6 +14,7 @@ from exporter.scrape.metrics import ScrapeCollector
 from scaler.api.http.collectors import BoardCollector
 from scaler.api.http.health import HealthState
 from scaler.api.http.server import WebServer
+from scaler.api.http.ui import RowSources
 from scaler.engine.publisher import Publisher
 from scaler.metrics import SelfMetrics
 from scaler.model import Decision, Evidence, Objective, Reason
@@ -37,7 +38,7 @@ class Site:
 
     def server(self, host="127.0.0.1", port=0):
         site = WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)
-        site.delays = self.delays
+        site.sources = RowSources(delays=self.delays)
         return site
 
     def publish(self):

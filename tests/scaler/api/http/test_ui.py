@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from exporter.scrape.loop import Delays, Skipped
-from scaler.api.http.ui import Rows
+from exporter.scrape.loop import Skipped
+from scaler.api.http.ui import Rows, RowSources
 from scaler.explain.outcome import OutcomeRow
 from scaler.explain.outcome_inputs import ControllerOutcome, Facts, OutcomeCode
 from scaler.explain.summary import words_document
@@ -145,7 +145,7 @@ async def test_rows_have_controller_outcomes_computed_every_five_seconds_in_a_th
 
         return compute
 
-    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, outcomes)
+    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, RowSources(outcomes=outcomes))
     site.publish()
     for site.now in (1000.0, 1001.0, 1004.9, 1005.0):
         site.publisher.publish([], at=site.now)
@@ -173,5 +173,5 @@ async def test_unknown_unmatched_gpus_are_null_and_not_none(site):
 
 
 async def rows_with(site, unmatched):
-    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, unmatched=unmatched)
+    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, RowSources(unmatched=unmatched))
     return json.loads((await rows.get(make_mocked_request("GET", "/api/v1/rows"))).body)

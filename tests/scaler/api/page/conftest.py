@@ -76,12 +76,16 @@ def facts(selector, *, pairs=False):
 
 @dataclass
 class Site:
-    """Runs the server. now: its clock. more: further routes. outcome_of: the controller outcome of a decision."""
+    """Runs the server. now: its clock. more: further routes. outcome_of: the controller outcome of a decision.
+    placements, links: as in `Rows`.
+    """
 
     more: Sequence[web.RouteDef] = ()
     now: float = NOW
     board: Board = field(default_factory=lambda: Publisher([]).board)
     outcome_of: Callable[[Decision], ControllerOutcome] = lambda _: ControllerOutcome(OutcomeCode.SETTLED, ("nothing",))
+    placements: Callable = dict
+    links: Callable = dict
     port: int = 0
 
     def __post_init__(self):
@@ -111,6 +115,8 @@ class Site:
             lambda: self.now,
             self.more,
             self._outcomes,
+            self.placements,
+            self.links,
         )
         self.port = await self._server.start()
 

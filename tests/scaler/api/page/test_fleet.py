@@ -2,16 +2,18 @@
 
 import json
 import random
+import re
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
+from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
 from scaler.explain import formats
 from scaler.explain.outcome_inputs import ControllerOutcome, OutcomeCode
-from scaler.explain.rows import row
-from scaler.explain.summary import STATES
+from scaler.explain.rows import Placement, row
+from scaler.explain.summary import OBSTACLES, REASONS, STATES
 from scaler.model import Reason
 
 from .conftest import BUSY, EVERY_REASON, NOW, ROWS, decision, facts, history
@@ -63,7 +65,7 @@ async def test_header_sums_gpus_by_state_and_counts_workloads_without_a_number(v
         [decision("a"), decision("b"), decision("c", Reason.WARM), decision("d", Reason.ASLEEP), uncounted]
     )
     assert await page.evaluate(facts(".gpus > div", pairs=True)) == [
-        ["GPUs in use", "8"], ["idle, warm", "4"], ["starting", "0"], ["unknown use", "0"],
+        ["GPUs serving", "8"], ["GPUs idle, warm", "4"], ["GPUs starting", "0"], ["GPUs, use unknown", "0"],
     ]  # fmt: skip
     assert await page.evaluate("document.querySelector('.uncounted').textContent") == (
         "Without one workload: its number of GPUs is unknown."
@@ -155,9 +157,11 @@ async def test_filters_and_states_select_rows_and_show_their_number(visit):
     assert await page.evaluate(NAMES) == ["ai/code", "lab/ocr"]
     assert await page.evaluate("document.querySelector('.tide [data-state=asleep]').ariaPressed") == "true"
     choose = "(element, value) => { element.value = value; element.dispatchEvent(new Event('change')); }"
-    await page.evaluate(f"({choose})(document.querySelector('[aria-label=Namespace]'), 'lab')")
+    await page.evaluate(f"({choose})(document.querySelector('[aria-label=namespace]'), 'lab')")
     assert await page.evaluate(NAMES) == ["lab/ocr"]
-    await page.evaluate(f"({choose})(document.querySelector('[aria-label=Reason]'), 'serving')")
+    await page.evaluate(f"({choose})(document.querySelector('[aria-label=reason]'), 'asleep')")
+    assert await page.evaluate(NAMES) == ["lab/ocr"]
+    await page.evaluate("document.querySelector('.filters [aria-pressed]').click()")
     assert await page.evaluate("document.querySelector('.nothing').textContent") == "No workload matches the filters."
 
 
@@ -209,7 +213,111 @@ async def test_sparklines_show_the_last_hour_with_gaps(visit, site):
     path = await page.until("document.querySelector('td.load path.line')?.getAttribute('d')")
     assert path.count("M") == 2
     label = await page.evaluate("document.querySelector('td.load svg').getAttribute('aria-label')")
-    assert label == "load in the last hour: at most 20 requests"
+    assert label == "load in the last 1 h 00: at most 20 requests"
+
+
+async def test_sparklines_use_their_width_from_the_first_minute(visit, site):
+    """Two minutes of history: its first point is at the left edge and its last one at the right."""
+    at = [NOW - 120.0 + 4.0 * index for index in range(31)]
+    series = {**decision("chat").workload._asdict(), "at": at, **dict.fromkeys(("load", "demand", "gpu"), [0.5] * 31)}
+    series |= {"replicas": [1] * 31, "actual": [1] * 31, "reason": ["serving"] * 31}
+
+    async def answer(_):
+        return web.json_response({"now": NOW, "workloads": [series]})
+
+    site.more = [web.get("/api/v1/history", answer)]
+    page = await visit([decision("chat")])
+    path = await page.until("document.querySelector('td.load path.line')?.getAttribute('d')")
+    places = [float(place) for place in re.findall(r"[ML]([\d.]+)", path)]
+    assert (places[0], places[-1]) == (0.0, 120.0)
+    await page.until("document.querySelector('.counts').textContent.startsWith('charts: last 2 min')")
+
+
+async def test_filters_by_node_and_team_and_hides_what_sleeps(visit, site):
+    chat, code, nap = decision("chat"), decision("code"), decision("nap", Reason.ASLEEP)
+    nodes = {"chat": ("gpu-1", "gpu-2"), "code": ("gpu-2",), "nap": ()}
+    site.placements = lambda: {
+        each.workload: Placement(Ref("ai", "Deployment", each.workload.name), nodes[each.workload.name])
+        for each in (chat, code, nap)
+    }
+    teams = {"chat": "search", "code": "tools", "nap": "search"}
+
+    async def accounts(_):
+        listed = [{**each.workload._asdict(), "team": teams[each.workload.name]} for each in (chat, code, nap)]
+        return web.json_response({"now": NOW, "since": None, "gpu_hour": None, "workloads": listed})
+
+    site.more = [web.get("/api/v1/accounts", accounts)]
+    page = await visit([chat, code, nap])
+    await page.until("!document.querySelector('[aria-label=team]').hidden")
+    set_it = "each.value = value; each.dispatchEvent(new Event('change'))"
+    choose = f"(name, value) => {{ const each = document.querySelector(`[aria-label=${{name}}]`); {set_it}; }}"
+    for name, value, found in (
+        ("node", "gpu-1", ["ai/chat"]),
+        ("node", "gpu-2", ["ai/chat", "ai/code"]),
+        ("node", "", ["ai/chat", "ai/code", "ai/nap"]),
+        ("team", "search", ["ai/chat", "ai/nap"]),
+    ):
+        await page.evaluate(f"({choose})({name!r}, {value!r})")
+        assert await page.evaluate(NAMES) == found
+    await page.evaluate("document.querySelector('.filters [aria-pressed]').click()")
+    assert await page.evaluate(NAMES) == ["ai/chat"]
+    assert await page.evaluate("document.querySelector('[aria-label=namespace]').hidden"), "there is only one"
+    assert page.errors == []
+
+
+async def test_money_is_in_the_head_only_with_a_price_and_only_if_known(visit, site):
+    seconds = {"serving": 3600.0, "idle_warm": None, "asleep": 7200.0}
+    given = {"price": None, "seconds": seconds}
+
+    async def accounts(_):
+        listed = [{**decision("chat").workload._asdict(), "gpu_seconds": given["seconds"]}]
+        return web.json_response({"now": NOW, "since": NOW - 60.0, "gpu_hour": given["price"], "workloads": listed})
+
+    site.more = [web.get("/api/v1/accounts", accounts)]
+    for price, sums, shown in (
+        (None, seconds, {"GPU-hours asleep": "2"}),
+        (2.5, seconds, {"GPU-hours asleep": "2", "spent": "2.5", "saved asleep": "5"}),
+        (2.5, {"serving": None, "asleep": 7200.0}, {"GPU-hours asleep": "2", "saved asleep": "5"}),
+        (2.5, dict.fromkeys(seconds), {}),
+    ):
+        given |= {"price": price, "seconds": sums}
+        page = await visit([decision("chat")])
+        await page.until("performance.getEntriesByType('resource').some((each) => each.name.includes('accounts'))")
+        figures = facts(".gpus > div")
+        figures = await page.until(f"Object.keys({figures}).length >= {4 + len(shown)} && {figures}")
+        assert {name: value for name, value in figures.items() if not name.startswith("GPUs")} == shown
+        await site.stop()
+
+
+async def test_links_are_shown_only_where_they_are_configured(visit, site):
+    page = await visit([decision("chat")])
+    assert await page.evaluate("document.querySelector('#grafana').checkVisibility()") is False
+    await site.stop()
+    console = "https://c.example.com/{kind}s/{namespace}/{name}"
+    site.links = lambda: {"grafana": "https://g.example.com/", "object": console}
+    site.placements = lambda: {decision("chat").workload: Placement(Ref("ai", "Deployment", "chat-vllm"), ())}
+    page = await visit([decision("chat")])
+    assert await page.evaluate("document.querySelector('#grafana').href") == "https://g.example.com/d/tidegate-overview"
+    await page.evaluate("location.hash = '#/ai/chat'")
+    await page.until("document.querySelector('.links a')")
+    assert await page.evaluate("[...document.querySelectorAll('.links a')].map((each) => each.href)") == [
+        "https://g.example.com/d/tidegate-workload?var-namespace=ai&var-workload=chat",
+        "https://c.example.com/deployments/ai/chat-vllm",
+    ]
+    assert all(url.startswith(site.url) for url in page.requested if url.startswith("http"))
+
+
+async def test_help_explains_every_state_reason_and_obstacle(visit):
+    page = await visit([decision("chat")])
+    await page.press("?")
+    await page.until("document.querySelector('dialog').open")
+    text = await page.evaluate("document.querySelector('dialog').innerText")
+    for word in (*STATES.values(), *REASONS.values(), *OBSTACLES.values()):
+        assert word.meaning in text
+    assert "Tidegate " in await page.evaluate("document.querySelector('#release').textContent")
+    await page.evaluate("document.querySelector('dialog button').click()")
+    await page.press("j")
+    await page.until("document.activeElement?.textContent === 'ai/chat'")
 
 
 async def test_page_without_a_history_shows_everything_else(visit):

@@ -136,7 +136,7 @@ async def test_screen_reader_gets_a_table_and_named_controls(visit):
     assert ("table", "Workloads by severity") in roles
     columns = [name for role, name in roles if role == "columnheader"]
     assert columns == [
-        "Workload", "State and reason · problems first", "Replicas", "Requests", "Demand", "GPU activity", "Age",
+        "Workload", "State and reason · problems first", "Replicas", "Requests", "Needed", "GPU activity", "Data age",
     ]  # fmt: skip
     assert len([role for role, _ in roles if role == "rowheader"]) == len(EVERY_REASON)
     assert [name for role, name in roles if role == "button" and not name] == []
