@@ -46,7 +46,7 @@ from scaler.tls import ProblemListener, TlsFiles
 from .authorization import CallAuthorizer
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from .interceptor import CallInterceptor, GrpcLimits, Observe
-from .servicer import Context, Quota, RateLimitedLog, Servicer, Warn
+from .servicer import PATIENCE_S, Context, Patience, Quota, RateLimitedLog, Servicer, Warn
 from .tls import Rotation
 
 SERVICE: Final = "externalscaler.ExternalScaler"
@@ -132,6 +132,7 @@ def create(
     on_tls_problem: ProblemListener = lambda _problem: None,
     warn: Warn = lambda _event, **_fields: None,
     limits: GrpcLimits = GrpcLimits(),  # noqa: B008 - frozen
+    patience_s: float = PATIENCE_S,
 ) -> KedaServer:
     """Builds the server; call it in the running loop. Raises BadTlsFiles.
 
@@ -139,6 +140,7 @@ def create(
     observe:        called for every call that ended.
     on_tls_problem: called in the loop when files cannot serve after a rotation, and with None once they can.
     warn:           writes a log line about refused calls: an event and its fields.
+    patience_s:     how long a call waits for its object or decision before it is refused.
     """
     loop = asyncio.get_running_loop()
     refusals = RateLimitedLog(now, warn)
@@ -147,7 +149,8 @@ def create(
         interceptors=(interceptor,), options=_options(limits), maximum_concurrent_rpcs=limits.calls
     )
     health = GrpcHealth(SERVICE)
-    add_ExternalScalerServicer_to_server(Servicer(publisher, claims, now, refusals), server)  # type: ignore[no-untyped-call]  # generated
+    servicer = Servicer(publisher, claims, now, refusals, Patience(patience_s, now))
+    add_ExternalScalerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
     credentials = None

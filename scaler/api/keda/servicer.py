@@ -12,6 +12,10 @@ outward past the HPA's tolerance where the HPA would drop a step up. So the HPA'
     invalid metadata                  INVALID_ARGUMENT
     `mode: observe`                   FAILED_PRECONDITION
 
+KEDA polls a new ScaledObject at once, often before the watch shows it and before its pods are scraped, and reports an
+error as a Warning. So a call that no ScaledObject matches, or whose workload is unknown since a moment, waits for a
+change before its error, see `Patience`. It is authorized anew after the wait.
+
 Only GetMetrics, IsActive and StreamIsActive return errors. KEDA's fallback does not engage while GetMetricSpec fails,
 and KEDA 2.19 builds its HPA on cpu 80 % if it fails at creation: GetMetricSpec always returns the same spec.
 
@@ -33,7 +37,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 from urllib.parse import unquote
 
@@ -81,6 +86,12 @@ _CODES: Final = {
     Doubt.OBSERVED: grpc.StatusCode.FAILED_PRECONDITION,
     Doubt.NOT_SYNCED: grpc.StatusCode.UNAVAILABLE,
 }
+# A call that may be a moment ahead of the watch.
+_MAY_END: Final = frozenset({Doubt.MISMATCH, Doubt.NOT_SYNCED})
+# The watch, the registry's thread, and the first scrape and tick of a new workload take about a second.
+PATIENCE_S: Final = 3.0
+WAITERS: Final = 64
+MOST_IN_VAIN: Final = 4096
 CALLS_PER_TRIGGER: Final = 4
 CALLS_BESIDE: Final = 256
 
@@ -112,14 +123,18 @@ def _undecided(workload: WorkloadKey) -> RpcError:
 
 
 def _why_unknown(decision: Decision, now: float) -> str:
-    since = decision.decided_at if decision.held_since is None else decision.held_since
-    message = f"{decision.workload}: unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
     stale = decision.evidence.stale
+    why = f"not enough readings; see `tidegate explain {decision.workload.namespace}/{decision.workload.name}`"
     if stale:
-        message += f"; no fresh readings from {', '.join(shown(source) for source in stale[:_STALE_SHOWN])}"
+        why = f"no fresh readings from {', '.join(shown(source) for source in stale[:_STALE_SHOWN])}"
     if len(stale) > _STALE_SHOWN:
-        message += f" and {len(stale) - _STALE_SHOWN} more"
-    return message
+        why += f" and {len(stale) - _STALE_SHOWN} more"
+    return f"{decision.workload}: unknown for {_unknown_for_s(decision, now):.0f} s: {why}"
+
+
+def _unknown_for_s(decision: Decision, now: float) -> float:
+    since = decision.decided_at if decision.held_since is None else decision.held_since
+    return max(0.0, now - since)
 
 
 def _refuse_foreign_metric(name: str) -> None:
@@ -131,12 +146,18 @@ class Servicer(ExternalScalerServicer):
     """The five calls. Streams never end by themselves: the interceptor cancels them while they wait."""
 
     def __init__(
-        self, publisher: Publisher, claims: CallAuthorizer, now: Callable[[], float], refusals: RateLimitedLog
+        self,
+        publisher: Publisher,
+        claims: CallAuthorizer,
+        now: Callable[[], float],
+        refusals: RateLimitedLog,
+        patience: Patience,
     ) -> None:
         self._publisher = publisher
         self._claims = claims
         self._now = now
         self._refusals = refusals
+        self._patience = patience
 
     async def GetMetricSpec(self, request: ScaledObjectRef, context: Context) -> GetMetricSpecResponse:
         return specs()
@@ -148,7 +169,7 @@ class Servicer(ExternalScalerServicer):
     async def GetMetrics(self, request: GetMetricsRequest, context: Context) -> GetMetricsResponse:
         try:
             _refuse_foreign_metric(request.metricName)
-            given = self._answer(request.scaledObjectRef, context)
+            given = await self._answer(request.scaledObjectRef, context)
         except RpcError as refusal:
             await _abort(context, refusal)
         _set_reason(context, given.reason)
@@ -158,7 +179,7 @@ class Servicer(ExternalScalerServicer):
 
     async def IsActive(self, request: ScaledObjectRef, context: Context) -> IsActiveResponse:
         try:
-            given = self._answer(request, context)
+            given = await self._answer(request, context)
         except RpcError as refusal:
             await _abort(context, refusal)
         _set_reason(context, given.reason)
@@ -171,7 +192,7 @@ class Servicer(ExternalScalerServicer):
         sent: bool | None = None
         try:
             while True:  # each round is one authorization of this ScaledObject
-                workload = self._authorized(request, context)
+                workload = await self._authorized(request, context)
                 turn = self._claims.turn(request.namespace, request.name)
                 sent = await self._push(workload, sent, turn, context)
         except RpcError as refusal:
@@ -189,18 +210,84 @@ class Servicer(ExternalScalerServicer):
             await turn.until(self._publisher.changed(workload, entry))
         return sent
 
-    def _authorized(self, ref: ScaledObjectRef, context: Context) -> WorkloadKey:
+    async def _authorized(self, ref: ScaledObjectRef, context: Context) -> WorkloadKey:
+        peer, call = address(context.peer()), (ref.namespace, ref.name, frozenset(ref.scalerMetadata.items()))
         try:
-            return self._claims.authorize(ref.namespace, ref.name, ref.scalerMetadata)
+            with self._patience.of(peer, call) as longest_s:
+                return await self._claim(ref, longest_s)
         except RejectedCall as rejected:
             if rejected.refused.detail:
                 name = plain(f"{ref.namespace}/{ref.name}")
-                peer = address(context.peer())
                 self._refusals.warn(name, "call refused", scaled_object=name, peer=peer, detail=rejected.refused.detail)
             raise RpcError(_CODES[rejected.refused.doubt], rejected.refused.sentence) from None
 
-    def _answer(self, ref: ScaledObjectRef, context: Context) -> MetricAnswer:
-        return answer(self._publisher, self._authorized(ref, context), self._now())
+    async def _claim(self, ref: ScaledObjectRef, longest_s: float) -> WorkloadKey:
+        """The workload that a call speaks for, as soon as the registry says so. Raises RejectedCall after longest_s,
+        whatever the registry says about the object: the time of an error teaches nothing either.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + longest_s
+        while True:
+            turn = self._claims.turn(ref.namespace, ref.name)
+            try:
+                return self._claims.authorize(ref.namespace, ref.name, ref.scalerMetadata)
+            except RejectedCall as rejected:
+                left_s = until - clock()
+                if left_s <= 0.0 or rejected.refused.doubt not in _MAY_END:
+                    raise
+            await turn.until(asyncio.sleep(left_s))
+
+    async def _answer(self, ref: ScaledObjectRef, context: Context) -> MetricAnswer:
+        workload = await self._authorized(ref, context)
+        if self._is_new(workload):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience.longest_s):
+                    while self._is_new(workload):
+                        await self._publisher.changed(workload, self._publisher.get(workload))
+            workload = await self._authorized(ref, context)  # the object may have been edited meanwhile
+        return answer(self._publisher, workload, self._now())
+
+    def _is_new(self, workload: WorkloadKey) -> bool:
+        """Whether a workload is unknown only since a moment: its first readings may be on their way."""
+        entry = self._publisher.get(workload)
+        if entry is None:
+            return self._publisher.knows(workload)
+        return entry.published is None and _unknown_for_s(entry, self._now()) < self._patience.longest_s
+
+
+class Patience:
+    """Bounds the calls that wait before they are refused: `longest_s` each, WAITERS of one address at once, and a call
+    that has waited in vain does not wait again, so that a wrong ScaledObject does not delay the HPA at every sync.
+
+    now: POSIX seconds.
+    """
+
+    def __init__(self, longest_s: float, now: Callable[[], float]) -> None:
+        self.longest_s = longest_s
+        self._now = now
+        self._waiters: Counter[str] = Counter()
+        self._in_vain: dict[int, float] = {}  # by hash of the call, oldest first
+
+    @contextmanager
+    def of(self, peer: str, call: Hashable) -> Iterator[float]:
+        """Yields the seconds that a call may wait; counts it until it ends."""
+        now, key = self._now(), hash(call)
+        while self._in_vain and now - next(iter(self._in_vain.values())) >= PERIOD_S:
+            del self._in_vain[next(iter(self._in_vain))]
+        may_wait = key not in self._in_vain and self._waiters[peer] < WAITERS
+        self._waiters[peer] += 1
+        try:
+            yield self.longest_s if may_wait else 0.0
+        except RejectedCall:
+            if may_wait:
+                self._in_vain[key] = now
+                if len(self._in_vain) > MOST_IN_VAIN:
+                    del self._in_vain[next(iter(self._in_vain))]
+            raise
+        finally:
+            self._waiters[peer] -= 1
+            if not self._waiters[peer]:
+                del self._waiters[peer]
 
 
 def _set_reason(context: Context, reason: Reason) -> None:

@@ -35,7 +35,7 @@ from exporter.kubernetes.resources import (
 )
 from exporter.model import WorkloadKey
 from scaler.config.errors import shown
-from scaler.model import METRIC, Board, Decision
+from scaler.model import METRIC, Board, Decision, Reason
 from scaler.workloads import Registry
 
 from .errors import ApiError
@@ -121,8 +121,10 @@ def not_found(index: WorkloadIndex, message: str) -> ApiError:
 
 def _unknown(decision: Decision, now: float, what: str) -> ApiError:
     since = decision.held_since if decision.held_since is not None else decision.decided_at
-    message = f"{decision.workload}: {what}unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
-    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message + nothing_fresh(decision.evidence.stale))
+    reason = "" if decision.reason is Reason.UNKNOWN else f" ({decision.reason})"
+    message = f"{decision.workload}: {what}unknown for {max(0.0, now - since):.0f} s{reason}"
+    why = nothing_fresh(decision.evidence.stale) or "; not enough readings"
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message + why)
 
 
 def nothing_fresh(stale: Sequence[str]) -> str:

@@ -142,6 +142,7 @@ async def keda(board):
         tls=None,
         now=lambda: board.now,
         observe=lambda *call: observed.append(call),
+        patience_s=0.0,
     )
     port = await server.start()
     server.set_ready(True)

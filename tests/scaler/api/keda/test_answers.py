@@ -72,7 +72,7 @@ async def test_error_of_an_unknown_decision_has_reason_duration_and_stale_target
         code, details = await keda.refusal(call)
         assert code is grpc.StatusCode.UNAVAILABLE
         assert details == (
-            "team-a/chat: unknown for 312 s (unknown); no fresh readings from "
+            "team-a/chat: unknown for 312 s: no fresh readings from "
             "'gateway:team-a/chat:http://gw/metrics', 'gpus:http://node-1:9400/metrics'"
         )
 
@@ -81,7 +81,7 @@ async def test_duration_of_unknown_counts_from_the_start_of_the_hold(board, keda
     board.unknown(held_since=board.now - 300.0)
     board.now += 5.0
     _, details = await keda.refusal(keda.active(keda.ref()))
-    assert details == "team-a/chat: unknown for 305 s (unknown)"
+    assert details == "team-a/chat: unknown for 305 s: not enough readings; see `tidegate explain team-a/chat`"
 
 
 async def test_error_with_a_thousand_stale_sources_is_truncated(board, keda):

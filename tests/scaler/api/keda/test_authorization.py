@@ -30,7 +30,7 @@ PATIENCE_S = 20
 class Front:
     """Runs Tidegate's gRPC server; the test sets the objects of the cluster and the decisions."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = 0.0) -> None:
         self.publisher = Publisher(())
         self.claims = CallAuthorizer()
         self.calls: list[str] = []
@@ -44,6 +44,7 @@ class Front:
             now=lambda: self.now,
             observe=lambda method, _code, _seconds: self.calls.append(method),
             warn=lambda event, **fields: self.logged.append({"event": event, **fields}),
+            patience_s=patience_s,
         )
 
     def set_objects(self, *objects) -> None:

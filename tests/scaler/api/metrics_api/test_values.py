@@ -89,7 +89,7 @@ async def test_unknown_decision_gets_503_with_the_stale_targets(hpa, decide, clo
     clock.advance(30.0)
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
     assert (answer.status, answer.document["status"]) == (503, "Failure")
-    expected = "ai/chat: unknown for 30 s (unknown); no fresh readings from 'http://10.0.0.7:8000/metrics'"
+    expected = "ai/chat: unknown for 30 s; no fresh readings from 'http://10.0.0.7:8000/metrics'"
     assert expected == answer.document["message"]
     # client-go would wait for Retry-After and block a worker of the HPA controller.
     assert answer.retry_after is None
