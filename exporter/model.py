@@ -262,6 +262,12 @@ class Target:
     pod: PodKey | None = None
     max_age_s: float | None = None
 
+    @property
+    def named(self) -> str:
+        """The URL for people, with the name of its pod: addresses are reused."""
+        url = without_user(self.url)
+        return url if self.pod is None else f"{self.pod.namespace}/{self.pod.pod} ({url})"
+
     def __str__(self) -> str:
         url = without_user(self.url)
         return f"{self.role}:{self.owner}:{url}" if self.owner else f"{self.role}:{url}"

@@ -257,6 +257,12 @@ class Cluster:
         found = self._records.pod_of_uid(pod.pod) if not pod.namespace else None
         return pod if found is None else PodKey(found.namespace, found.name)
 
+    def unscheduled(self) -> dict[Ref, Pod]:
+        """By each of its owners, the pod that has waited longest for a node."""
+        waiting = [pod for pod in self._records.all(Pod) if pod.unscheduled_since is not None and not pod.leaving]
+        waiting.sort(key=lambda pod: (-(pod.unscheduled_since or 0.0), pod.key))
+        return {ref: pod for pod in waiting for ref in self._records.chains.up(_ref(pod.key))}
+
     def pod(self, key: PodKey) -> Pod | None:
         return self._records.get(_ref(key), Pod)
 

@@ -36,6 +36,7 @@ _SERVICE = "kubernetes.io/service-name"
 # Reasons of the condition PodScheduled for which a pod waits (core/v1 PodReasonUnschedulable and
 # PodReasonSchedulingGated). The third, SchedulerError, is the scheduler's own failure, and it tries again at once.
 _NO_NODE = {"Unschedulable", "SchedulingGated"}
+_LONGEST_MESSAGE = 400  # of the scheduler: a clause for each kind of node
 # A condition that has not changed since the kubelet first wrote it is as old as the pod's start, and times are in whole
 # seconds: two of one moment may be a second apart.
 _SAME_MOMENT_S = 1.0
@@ -116,8 +117,9 @@ def _owner(metadata: Fields, namespace: str) -> Ref | None:
 def _pod(ref: Ref, document: Fields) -> Pod:
     metadata, spec, status = document.object("metadata"), document.object("spec"), document.object("status")
     containers, conditions = status.objects("containerStatuses"), status.objects("conditions")
-    ready, ready_since, _ = _condition(conditions, "Ready")
-    scheduled, scheduled_at, why_not = _condition(conditions, "PodScheduled")
+    ready, ready_since, _, _ = _condition(conditions, "Ready")
+    scheduled, scheduled_at, why_not, message = _condition(conditions, "PodScheduled")
+    has_no_node = not scheduled and why_not in _NO_NODE
     started_at = status.time("startTime")
     return Pod(
         key=PodKey(ref.namespace, ref.name),
@@ -134,7 +136,8 @@ def _pod(ref: Ref, document: Fields) -> Pod:
         host_network=spec.boolean("hostNetwork") or False,
         created_at=metadata.time("creationTimestamp"),
         scheduled_at=scheduled_at if scheduled else None,
-        unscheduled_since=scheduled_at if not scheduled and why_not in _NO_NODE else None,
+        unscheduled_since=scheduled_at if has_no_node else None,
+        unscheduled_why=(message or why_not or "")[:_LONGEST_MESSAGE] if has_no_node else "",
         started_at=started_at,
         ready_at=ready_since if ready else None,
         restarted=any(container.integer("restartCount") for container in containers),
@@ -145,13 +148,13 @@ def _pod(ref: Ref, document: Fields) -> Pod:
     )
 
 
-def _condition(conditions: Sequence[Fields], kind: str) -> tuple[bool, float | None, str | None]:
-    """Whether a condition is true, since when, and its reason. "Unknown" is not true."""
+def _condition(conditions: Sequence[Fields], kind: str) -> tuple[bool, float | None, str | None, str | None]:
+    """Whether a condition is true, since when, its reason and its message. "Unknown" is not true."""
     for condition in conditions:
         if condition.values.get("type") == kind:
             since, reason = condition.time("lastTransitionTime"), condition.text("reason")
-            return condition.values.get("status") == "True", since, reason
-    return False, None, None
+            return condition.values.get("status") == "True", since, reason, condition.text("message")
+    return False, None, None, None
 
 
 def _started_after(container: Fields, unready_since: float | None) -> bool:

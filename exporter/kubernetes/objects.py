@@ -48,6 +48,7 @@ class Pod:
     scheduled_at: when a node was found for it. started_at: when the kubelet accepted it.
     unscheduled_since: since when no node can be found for it ("Unschedulable": none has room, and one may be on its
                   way), or may be searched ("SchedulingGated": a queue holds it).
+    unscheduled_why: the scheduler's message.
     ready_at:     since when it has been ready; None while it is not.
     restarted:    one of its containers has restarted, so `ready_at` does not measure its start.
     labels:       all of them, about 450 bytes where there are eight: a selector may need any.
@@ -70,6 +71,7 @@ class Pod:
     created_at: float | None = None
     scheduled_at: float | None = None
     unscheduled_since: float | None = None
+    unscheduled_why: str = ""
     started_at: float | None = None
     ready_at: float | None = None
     restarted: bool = False

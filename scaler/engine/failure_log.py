@@ -30,11 +30,16 @@ def of_scrape(failing: dict[Target, str], scrape: ScrapeResult) -> None:
     if failed is None:
         if before is not None:
             del failing[scrape.target]
-            structlog.get_logger().info("scrape recovered", target=str(scrape.target))
+            structlog.get_logger().info("scrape recovered", **_place(scrape.target))
     elif before != failed.kind:
         failing[scrape.target] = failed.kind
         why = {"error": str(failed.kind), "detail": failed.detail, "took_s": round(scrape.took_s, 3)}
-        structlog.get_logger().warning("scrape failed", target=str(scrape.target), **why)
+        structlog.get_logger().warning("scrape failed", **_place(scrape.target), **why)
+
+
+def _place(target: Target) -> dict[str, str]:
+    pod = {} if target.pod is None else {"pod": f"{target.pod.namespace}/{target.pod.pod}"}
+    return {"target": str(target), **pod}
 
 
 def of_front_proxy(problem: str | None) -> None:

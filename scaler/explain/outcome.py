@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.objects import Condition, Hpa, HpaMetricSpec, Pod, Ref, ScaledObject
-from exporter.model import WorkloadKey
+from exporter.model import WorkloadKey, printable
 from scaler.config import Workload
 from scaler.model import Board, Decision
 from scaler.workloads import Registry
@@ -283,12 +283,20 @@ def _errors(facts: Facts) -> Iterator[str]:
                 yield _condition(f"the ScaledObject {facts.scaled.ref.name}", each)
 
 
+def no_node(pod: Pod) -> str:
+    """Quotes the scheduler."""
+    why = f": {printable(pod.unscheduled_why)}" if pod.unscheduled_why else ""
+    return f"pod {pod.key.pod} waits for a node{why}"
+
+
 def _condition(name: str, condition: Condition) -> str:
     return f"{name} reports {condition.type}={condition.status} {condition.reason}: {condition.message}".rstrip(": ")
 
 
 def _asides(facts: Facts, outcome: ControllerOutcome, mates: Sequence[Decision], now: float) -> Iterator[str]:
     """Further conditions that matter."""
+    if facts.unscheduled is not None:
+        yield no_node(facts.unscheduled)
     if mates:
         yield f"{len(mates) + 1} workloads scale {facts.target}: the largest number counts"
     if facts.scaled is not None:

@@ -11,14 +11,14 @@ Worked example: workload `ai/chat` scales Deployment `ai/chat`, and a ScaledObje
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from exporter.kubernetes import objects
 from exporter.kubernetes.cache import Cluster
-from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject
+from exporter.kubernetes.objects import Hpa, Pod, Ref, Scalable, ScaledObject
 from exporter.kubernetes.resources import HPAS, SCALEDOBJECTS
 from exporter.model import WorkloadKey
 from scaler.config import Workload
@@ -46,6 +46,7 @@ class Facts:
     hpas:      all that name the target, KEDA's own first.
     hpas_complete, scaled_complete: whether the lists are complete and current.
     tolerance: the cluster's for HPAs, a ratio, of the configuration.
+    unscheduled: the pod of the target that has waited longest for a node.
     """
 
     watched: bool = False
@@ -57,6 +58,7 @@ class Facts:
     hpas_complete: bool = False
     scaled_complete: bool = False
     tolerance: float = 0.1
+    unscheduled: Pod | None = None
 
     @property
     def hpa(self) -> Hpa | None:
@@ -71,6 +73,7 @@ class Shown(NamedTuple):
     scalables: Sequence[Scalable]
     hpas_complete: bool
     scaled_complete: bool
+    unscheduled: Mapping[Ref, Pod]
 
 
 def shown(cluster: Cluster | None, now: float) -> Shown | None:
@@ -83,6 +86,7 @@ def shown(cluster: Cluster | None, now: float) -> Shown | None:
         cluster.scalables(),
         cluster.synced(HPAS, now),
         cluster.synced(SCALEDOBJECTS, now),
+        cluster.unscheduled(),
     )
 
 
@@ -107,6 +111,7 @@ def survey(workloads: Iterable[Workload], registry: Registry, cluster: Shown | N
             hpas_complete=cluster.hpas_complete,
             scaled_complete=cluster.scaled_complete,
             tolerance=workload.hpa_tolerance,
+            unscheduled=None if target is None else cluster.unscheduled.get(target),
         )
     return found
 

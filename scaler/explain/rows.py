@@ -31,10 +31,11 @@ NOWHERE = Placement()
 
 
 class NextOutcome(NamedTuple):
-    """The controller outcome: an `OutcomeCode` and its sentence."""
+    """The controller outcome: an `OutcomeCode` and its sentence. no_node: why a pod has no node; "" if none waits."""
 
     code: str
     says: str
+    no_node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def row(decision: Decision, now: float, ahead: NextOutcome | None = None, placem
         state=shown,
         reason=decision.reason,
         severity=next(each for each in Severity if each in severities),  # the worse of the two
-        why=_why(decision, shown, now),
+        why=_why(decision, shown, ahead, now),
         cluster=evidence.replicas_wanted,
         ready=evidence.replicas_ready,
         pending=evidence.replicas_pending,
@@ -145,12 +146,14 @@ def row(decision: Decision, now: float, ahead: NextOutcome | None = None, placem
     )
 
 
-def _why(decision: Decision, shown: WorkloadState, now: float) -> str:
+def _why(decision: Decision, shown: WorkloadState, ahead: NextOutcome | None, now: float) -> str:
     """A row has one word for the state, so the reason's word is here, if it says more."""
+    no_node = "" if ahead is None or not ahead.no_node else f"; {ahead.no_node}"
     word, numbers = REASONS[decision.reason].word, clause(decision, now)
     if decision.reason is Reason.ASLEEP and shown is not WorkloadState.ASLEEP:
         word = "scales to zero"
-    return numbers if word == STATES[shown].word or decision.reason is Reason.WARM else f"{word}: {numbers}"
+    says_more = word != STATES[shown].word and decision.reason is not Reason.WARM
+    return f"{word}: {numbers}{no_node}" if says_more else f"{numbers}{no_node}"
 
 
 def by_severity(rows: Iterable[Row]) -> list[Row]:

@@ -91,7 +91,7 @@ def _row(read: TargetReading) -> tuple[Cell, ...]:
     age = "never" if read.age_s is None else lasting(read.age_s)
     counts = read.why or ("yes" if read.fresh else "no: too old")
     numbers = (read.waiting, read.running, read.held, read.kv_cache, read.gpus, read.gpu_active)
-    return read.url, read.of, age, *numbers, counts
+    return read.name, read.of, age, *numbers, counts
 
 
 def cleaned(case: Case) -> Step:

@@ -30,7 +30,6 @@ from exporter.model import (
     Samples,
     Target,
     WorkloadKey,
-    without_user,
 )
 from scaler.columns import Array, Columns, Rows
 from scaler.policy.capacity import (
@@ -318,12 +317,12 @@ class LatestSamples:
         return max(pages, default=(WakeSource.NOTHING, ""))
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
-        """The URLs of a workload's targets that should be fresh and are not, as text."""
+        """The names of a workload's targets that should be fresh and are not."""
         slots = self._slots
         members = self._members[self._row[workload]]
         return tuple(
             sorted(
-                target.url
+                target.named
                 for slot, target in members.items()
                 if not slots.leaving[slot] and not now - slots.at[slot] <= slots.limit[slot]
             )
@@ -344,7 +343,7 @@ class LatestSamples:
         """The incomplete series of a workload's fresh targets, as text."""
         slots = self._slots
         found = [
-            (since, f"{series} of {without_user(target.url)} is {reason} for {now - since:.0f} s")
+            (since, f"{series} of {target.named} is {reason} for {now - since:.0f} s")
             for slot, target in self._members[self._row[workload]].items()
             if now - slots.at[slot] <= slots.limit[slot]
             for (series, reason), since in self._gaps.get(slot, {}).items()

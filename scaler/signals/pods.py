@@ -19,7 +19,7 @@ import numpy as np
 
 from exporter.attribution import Owners
 from exporter.catalog.gpus import share
-from exporter.model import Attribution, Gpu, PodKey, Quantity, Role, Samples, Target, WorkloadKey, without_user
+from exporter.model import Attribution, Gpu, PodKey, Quantity, Role, Samples, Target, WorkloadKey
 
 from .slots import Column, Slots
 
@@ -87,6 +87,7 @@ class GpuPage(NamedTuple):
 class TargetReading:
     """The last response of one target, for one workload. Counts and ratios are None if not exposed.
 
+    name:    its pod, if known, and URL.
     of:      the role of the target: "pods", "gateway", "gpus".
     age_s:   seconds since it was received; None if it never was.
     fresh:   it counts in full. why: why it does not, or a remark; "" is none.
@@ -94,7 +95,7 @@ class TargetReading:
     gpus:    those that are exclusively the workload's. gpu_active: the mean of their engine activity, a ratio.
     """
 
-    url: str
+    name: str
     of: str
     age_s: float | None
     fresh: bool
@@ -131,12 +132,12 @@ def numbers(
 def read_pages(
     slots: Slots, members: Mapping[int, Target], incomplete: Mapping[int, Collection[str]], now: float
 ) -> tuple[TargetReading, ...]:
-    """The targets of a workload, sorted by role and URL.
+    """The targets of a workload, sorted by role and name.
 
     members: the target of each slot. incomplete: the incomplete series of a slot, with reasons. now: POSIX seconds.
     """
     pages = [_read(slots, slot, target, incomplete.get(slot, ()), now) for slot, target in members.items()]
-    return tuple(sorted(pages, key=lambda page: (page.of, page.url)))
+    return tuple(sorted(pages, key=lambda page: (page.of, page.name)))
 
 
 @dataclass(slots=True)
@@ -226,7 +227,7 @@ def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], 
     with np.errstate(invalid="ignore", divide="ignore"):
         active = values[Column.GPU_SUM] / values[Column.GPU_WEIGHT]
     return TargetReading(
-        url=without_user(target.url),
+        name=target.named,
         of=str(target.role),
         age_s=age,
         fresh=young and not incomplete,

@@ -27,7 +27,7 @@ from aiohttp import web
 
 from exporter.model import WorkloadKey
 from exporter.scrape.loop import Delays
-from scaler.explain.outcome import OutcomeRow
+from scaler.explain.outcome import OutcomeRow, no_node
 from scaler.explain.rows import NOWHERE, NextOutcome, Placement, by_severity, fleet, row
 from scaler.explain.summary import words_document
 from scaler.model import Board
@@ -194,7 +194,12 @@ class Rows:
 
 def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey, NextOutcome]:
     return {
-        each.decision.workload: NextOutcome(str(each.outcome.code), each.outcome.sentences[0]) for each in outcomes()
+        each.decision.workload: NextOutcome(
+            str(each.outcome.code),
+            each.outcome.sentences[0],
+            "" if each.facts.unscheduled is None else no_node(each.facts.unscheduled),
+        )
+        for each in outcomes()
     }
 
 

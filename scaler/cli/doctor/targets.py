@@ -130,7 +130,7 @@ async def _check_target(
     async with slots:
         body = await pages.fetch(target.url, target.access)
     now = clock.now()
-    name = f"{target.role}{f' of {target.owner}' if target.owner else ''} {without_user(target.url)}"
+    name = f"{target.role}{f' of {target.owner}' if target.owner else ''} {target.named}"
     outcome = body if isinstance(body, Failure) else read(body, Reader(target.kind), _Scanner(), now)
     if isinstance(outcome, Failure):
         remedy = _REMEDIES.get(outcome.kind, "see `tidegate read`")

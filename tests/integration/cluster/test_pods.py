@@ -133,6 +133,17 @@ async def test_unscheduled_pod_is_pending(tenant, page, tidegate, keda):
     assert await tidegate.metric(series) == 1.0
 
 
+async def test_stale_pod_is_named_to_the_operator(tenant, page, tidegate, keda):
+    llama = tenant.deployment("llama", page.vllm(waiting=0, running=20), pods=1)
+    chat = tenant.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm", **QUICK)
+    await keda.until((2, True), chat)
+    (pod,) = llama.pods
+    pod.refuse()
+    found = await tidegate.until(lambda entry: entry["evidence"]["stale"], tenant.name, "chat")
+    assert found["evidence"]["stale"][0].startswith(f"{tenant.name}/{pod.name} (http://")
+    assert {line["pod"] for line in tidegate.logged("scrape failed") if "pod" in line} >= {f"{tenant.name}/{pod.name}"}
+
+
 async def test_terminating_pod_is_activity_and_not_capacity(tenant, page, tidegate, keda):
     front = tenant.service("front", page.epp(held=0, ready=1))
     llama = tenant.deployment("llama", page.vllm(waiting=0, running=0), pods=1)

@@ -197,3 +197,36 @@ def test_pod_is_found_by_its_uid_until_it_is_deleted(apply):
     assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("ai", "chat-0")
     delete_from(cluster, new)
     assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("", "uid-of-the-second")
+
+
+FULL = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
+
+
+def waiting(name, *, since, message=FULL, owner=("ReplicaSet", "chat-1")):
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
+    return api.pod(name, node=None, owner=owner, status={"conditions": [{**condition, "message": message}]})
+
+
+def test_owner_has_its_longest_unscheduled_pod_with_the_message_of_the_scheduler(cluster, apply):
+    apply(
+        api.deployment("chat"),
+        api.replicaset("chat-1", owner=("Deployment", "chat")),
+        waiting("chat-1-b", since="2026-11-01T10:00:09Z"),
+        waiting("chat-1-a", since="2026-11-01T10:00:05Z"),
+        api.pod("chat-1-c", owner=("ReplicaSet", "chat-1")),
+    )
+    found = cluster.unscheduled()
+    assert {ref.kind: (pod.key.pod, pod.unscheduled_why) for ref, pod in found.items()} == {
+        "ReplicaSet": ("chat-1-a", FULL), "Deployment": ("chat-1-a", FULL),
+    }  # fmt: skip
+
+
+def test_scheduled_pod_has_no_message_of_the_scheduler(cluster, apply):
+    apply(waiting("chat-1-a", since="2026-11-01T10:00:05Z", owner=None), api.pod("chat-1-a"))
+    assert cluster.unscheduled() == {}
+    assert cluster.pod(PodKey("ai", "chat-1-a")).unscheduled_why == ""
+
+
+def test_message_of_the_scheduler_is_bounded(cluster, apply):
+    apply(waiting("chat-1-a", since="2026-11-01T10:00:05Z", message="x" * 10_000))
+    assert len(cluster.pod(PodKey("ai", "chat-1-a")).unscheduled_why) == 400

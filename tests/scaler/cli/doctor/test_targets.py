@@ -133,7 +133,7 @@ async def test_targets_of_triggers_are_found_in_the_cluster_and_scraped(cluster,
         objects.scaled_object("chat", triggers=[objects.trigger(**metadata)]),
     )
     checks = await examine(parse(IN_A_CLUSTER, "c.yaml")[0], listed, WallClock())
-    assert (one(checks, url).status, one(checks, url).name) == ("ok", f"pods of ai/chat {url}")
+    assert (one(checks, url).status, one(checks, url).name) == ("ok", f"pods of ai/chat ai/chat-1-x ({url})")
     assert (one(checks, "gateway of ai/chat").status, one(checks, "gateway of ai/chat").result) == (
         "warn",
         "no ready address",

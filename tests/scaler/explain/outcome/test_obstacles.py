@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.kubernetes.objects import Ref
+from exporter.kubernetes.objects import Pod, Ref
+from exporter.model import PodKey
 from scaler.explain.outcome import controller_outcome, controller_step
 from scaler.explain.outcome_inputs import Facts, OutcomeCode
 from tests.docs.pages import ROOT
@@ -117,3 +118,10 @@ def test_every_code_has_its_row_in_the_docs():
     text = (ROOT / "docs/explanation/controller-outcome.md").read_text(encoding="utf-8").partition("## The codes")[2]
     rows = [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")]
     assert rows == [str(code) for code in OutcomeCode]
+
+
+def test_message_of_the_scheduler_is_quoted_with_the_pod():
+    full = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
+    pod = Pod(PodKey("ai", "chat-1-a"), "uid", unscheduled_since=NOW - 60.0, unscheduled_why=full)
+    outcome = controller_outcome(decision(3), facts(3, hpas=[hpa(owner=False, **EXACT)], unscheduled=pod), NOW)
+    assert f"pod chat-1-a waits for a node: {full}" in outcome.sentences[1:]

@@ -200,3 +200,11 @@ def test_obstacle_is_shown_and_raises_the_severity_of_its_row():
     assert (fine.severity, fine.hindered, fine.hindered_by) == (Severity.FINE, None, None)
     assert silent.severity is Severity.PROBLEM, "the worse of the two"
     assert by_severity([fine, hindered, silent]) == [silent, hindered, fine]
+
+
+def test_row_quotes_the_scheduler_for_a_pod_without_a_node():
+    no_node = "pod chat-1-a waits for a node: 0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
+    loading = resting(Reason.LOADING, replicas_wanted=2, replicas_pending=1, waiting=4.0)
+    assert row(loading, 1000.0, NextOutcome("settled", "nothing", no_node)).why == (
+        f"2 replicas starting, 1 without a node; 4 requests waiting; {no_node}"
+    )

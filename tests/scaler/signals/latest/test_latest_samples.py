@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.attribution import owners_by_name
-from exporter.model import PodKey, ReplicaCount, Role, Target, WorkloadKey
+from exporter.model import PodKey, ReplicaCount, Role, Target, WorkloadKey, without_user
 from scaler.signals.latest import LatestSamples, TargetRules
 from tests.budget import examples
 
@@ -55,6 +55,15 @@ def test_reading_is_fresh_until_its_limit(intake, samples, page):
     assert column(intake, "waiting", now=115.1) == [None, None]
     assert intake.stale(CHAT, 115.0) == ()
     assert intake.stale(CHAT, 115.1) == (target().url,)
+
+
+def test_stale_target_is_named_by_its_pod_and_without_credentials(intake, samples, page):
+    stale = Target("http://user:secret@10.0.0.7:8000/metrics", "vllm", Role.PODS, CHAT, pod=PodKey("ai", "chat-1-a"))
+    intake.expect(stale)
+    (named,) = intake.stale(CHAT, 115.0)
+    assert named == f"ai/chat-1-a ({without_user(stale.url)})"
+    assert "secret" not in named
+    assert [reading.name for reading in intake.pages(CHAT, 115.0)] == [named]
 
 
 def test_scrape_may_be_older_than_its_receipt_and_never_younger(intake, samples, page):
