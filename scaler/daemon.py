@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from random import Random
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ from .api.metrics_api import registration
 from .api.metrics_api import server as kubeapi
 from .api.metrics_api.pods import Sources
 from .columns import State, translated
-from .config import Config, ConfigErrors, MetricsApi
+from .config import Config, ConfigErrors, MetricsApi, Otlp
 from .engine import failure_log
 from .engine.checkpoint_format import pack, unpack
 from .engine.checkpoint_store import CheckpointStore
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from .engine.decider import Decider
     from .engine.loop import ControlLoop
     from .explain.document import DecisionExplainer
+    from .telemetry import Telemetry
 
 
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
@@ -99,6 +101,19 @@ class Ports:
     grpc: int
     metrics_api: int | None = None
     peers: int | None = None
+
+
+class MissingExtra(Exception):  # noqa: N818 - named for what is at fault
+    """An optional dependency that the configuration needs is not installed."""
+
+
+def _telemetry(settings: Otlp, registry: CollectorRegistry, clock: Clock) -> Telemetry:
+    """Raises MissingExtra."""
+    try:
+        from .telemetry import Telemetry  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise MissingExtra(f"otlp: needs pip install 'tidegate[otel]': {error}") from error
+    return Telemetry(settings, registry, clock, version("tidegate"))
 
 
 class Daemon:
@@ -159,6 +174,7 @@ class Daemon:
             registry.register(OutcomeCollector(self._outcomes.all))
         self._checkpoints = CheckpointStore(config.state, clock)
         registry.register(CheckpointCollector(self._checkpoints, clock.now))
+        self._telemetry = None if config.otlp is None else _telemetry(config.otlp, registry, clock)
         if config.listen.peers is not None:
             registry.register(ReplicaCollector(lambda: self._replica, clock.now))
         self._web = WebServer(
@@ -207,6 +223,8 @@ class Daemon:
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
                     tasks.create_task(self._checkpoints.keep(self._states), name="checkpoints"),
                 ]
+                if self._telemetry is not None:
+                    work.append(tasks.create_task(self._telemetry.send_metrics(), name="metrics by OTLP"))
                 started(ports)
                 await stop.wait()
                 self._health.draining = True
@@ -227,6 +245,8 @@ class Daemon:
             await keda.drain(0)
             await self._web.stop()
             self._checkpoints.close()
+            if self._telemetry is not None:
+                await self._telemetry.close()
             self._promql.close()
             await self._redis.close()
             await self._pages.close()
@@ -261,6 +281,7 @@ class Daemon:
             discoveries=self._discoveries,
             unclaimed=await self._checkpoints.read(),
             delays=self._delays,
+            trace=None if self._telemetry is None else self._telemetry.trace,
         )
         prepared = await prepare_module.prepare(self._config, context)
         while True:
@@ -384,6 +405,8 @@ class Daemon:
             return False
         if config.listen != self._config.listen:
             self._log.warning("restart required", key="listen")
+        if config.otlp != self._config.otlp:
+            self._log.warning("restart required", key="otlp")
         if _connection(config) != _connection(self._config):
             self._log.warning("restart required", key="kubernetes")
         self._checkpoints.reload(config.state)

@@ -79,7 +79,7 @@ def run(file: str) -> None:
         raise _bad_config(errors) from None
     configure(config.log.format, config.log.level)
     say_warnings(warnings)
-    from scaler.daemon import Daemon
+    from scaler.daemon import Daemon, MissingExtra
     from scaler.tls import BadTlsFiles
 
     async def serve() -> None:
@@ -92,7 +92,7 @@ def run(file: str) -> None:
 
     try:
         run_loop(serve())
-    except BadTlsFiles as error:
+    except (BadTlsFiles, MissingExtra) as error:
         click.echo(f"{file}: {error}", err=True)
         sys.exit(EX_CONFIG)
     except CannotConnect as error:

@@ -3,7 +3,7 @@
 from .endpoint import Endpoint, Redis, Running
 from .errors import ConfigErrors, Problem
 from .loader import load, parse, read
-from .model import Checkpoints, Config, DcgmExporter, Kubernetes, MetricsApi, Peers, Scrape, SharedGateway
+from .model import Checkpoints, Config, DcgmExporter, Kubernetes, MetricsApi, Otlp, Peers, Scrape, SharedGateway
 from .overrides import Schedule
 from .scalars import Address
 from .workload import Objectives, Replicas, Smoothing, Workload
@@ -18,6 +18,7 @@ __all__ = [
     "Kubernetes",
     "MetricsApi",
     "Objectives",
+    "Otlp",
     "Peers",
     "Problem",
     "Redis",

@@ -271,6 +271,19 @@ class Log(Section):
     """Lowest level that is logged."""
 
 
+class Otlp(Section):
+    """Traces of decisions and all metrics to an OpenTelemetry collector by OTLP over HTTP. Needs `pip install
+    'tidegate[otel]'`. Credentials: OTEL_EXPORTER_OTLP_HEADERS.
+    """
+
+    endpoint: Annotated[str, API]
+    """URL of the collector, such as http://otel-collector:4318."""
+    traces: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of the decisions that are traced. 0: none."""
+    metrics: Interval = 60.0
+    """Time between two messages with all metrics."""
+
+
 class Config(Section):
     """Top level of the file."""
 
@@ -290,6 +303,8 @@ class Config(Section):
     """Decision log."""
     links: Links = Links()
     """Links of the live page."""
+    otlp: Otlp | None = None
+    """Traces and metrics by OTLP. null: none."""
     prices: Prices = Prices()
     """Costs of an idle GPU and of a waiting user."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()

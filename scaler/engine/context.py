@@ -9,18 +9,35 @@ from dataclasses import dataclass, field
 from exporter.clock import Clock
 from exporter.discovery import Discovery
 from exporter.kubernetes.cache import Cluster
-from exporter.model import WorkloadKey
+from exporter.model import ScrapeResult, WorkloadKey
 from exporter.scrape.loop import Delays
 from exporter.scrape.request import Pages
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
 from scaler.config import Config
 from scaler.metrics import SelfMetrics
+from scaler.model import Decision
 from scaler.workloads import Registry
 from scaler.workloads.pods import ReplicaCounts
 
 from .checkpoint import UnclaimedState
 from .publisher import Publisher
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPass:
+    """One pass from samples to the Board. Times are POSIX seconds.
+
+    cause:   "scrape" or "tick". scrapes: those that it takes; none for a tick.
+    changed: its new decisions.
+    """
+
+    cause: str
+    scrapes: Sequence[ScrapeResult]
+    began_at: float
+    decided_at: float
+    published_at: float
+    changed: Sequence[Decision]
 
 
 @dataclass(slots=True)
@@ -36,6 +53,7 @@ class LoopContext:
     unclaimed:   restored state of workloads that do not exist yet.
     refused:     workloads for which the leader's decision is not repeated.
     delays:      counts late and skipped scrapes.
+    trace:       takes each pass with new decisions; None: no pass is recorded.
     """
 
     clock: Clock
@@ -55,3 +73,4 @@ class LoopContext:
     object_errors: frozenset[str] = frozenset()
     refused: set[WorkloadKey] = field(default_factory=set)
     delays: Delays = field(default_factory=Delays)
+    trace: Callable[[DecisionPass], None] | None = None

@@ -34,7 +34,7 @@ from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
 from . import failure_log
 from .backfill import fetch_past, replay_past
-from .context import LoopContext
+from .context import DecisionPass, LoopContext
 from .decider import Decider
 from .failure_log import ExceptionLog
 from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
@@ -409,7 +409,10 @@ class ControlLoop:
         try:
             self._check_sync(now)
             self._counting.tick(self._decider, self._scaled, self._registry.targets, now)
-            self._publish(self._decider.sweep(now, leads=self._context.leads(now)), now)
+            changed = self._decider.sweep(now, leads=self._context.leads(now))
+            decided_at = self._context.clock.now()
+            self._publish(changed, now)
+            self._trace("tick", (), now, decided_at, changed)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("brake ended", workload=str(workload or "all"), brake=str(brake))
         except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
@@ -468,7 +471,9 @@ class ControlLoop:
             changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
         if changed and not self._given_up:
+            decided_at = self._context.clock.now()
             self._publish(changed, self._context.publisher.local.at)
+            self._trace("scrape", scrapes, now, decided_at, changed)
 
     def _land_alone(self, scrape: ScrapeResult, now: float) -> list[Decision]:
         """A response that raises costs itself: its target counts as stale, so its workload is held."""
@@ -489,6 +494,14 @@ class ControlLoop:
         self._context.publisher.publish(changed, at)
         for decision in changed:
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
+
+    def _trace(
+        self, cause: str, scrapes: Sequence[ScrapeResult], now: float, decided_at: float, changed: Sequence[Decision]
+    ) -> None:
+        """now: when the pass began."""
+        trace = self._context.trace
+        if trace is not None and changed:
+            trace(DecisionPass(cause, scrapes, now, decided_at, self._context.clock.now(), changed))
 
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:

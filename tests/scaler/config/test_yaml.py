@@ -5,8 +5,8 @@ import pytest
 from scaler.config import Config, ConfigErrors, load, parse
 
 _KEYS = (
-    "known here: listen, scrape, freshness, tick, state, log, explain, links, prices, gpus, gateways, kubernetes, "
-    "mode, brake, workloads"
+    "known here: listen, scrape, freshness, tick, state, log, explain, links, otlp, prices, gpus, gateways, "
+    "kubernetes, mode, brake, workloads"
 )
 
 
