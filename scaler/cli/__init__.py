@@ -196,8 +196,8 @@ def check(
 )
 @click.option("--once", is_flag=True, help="Print all rows and exit; also if the output is no terminal.")
 def top(server: str, interval: float, once: bool) -> None:
-    """Watch the workloads of a running daemon in the terminal, problems first: the rows of its live page. Press q to
-    quit.
+    """Watch the workloads of a running daemon in the terminal, problems first: the rows of its live page. Press ? for
+    the keys, q to quit.
     """
     from .client import Unanswered
     from .top.watch import print_once, watch

@@ -1,11 +1,13 @@
 """Runs the loop of `tidegate top`: fetch, draw, wait for a key. If the daemon fails, the last rows stay, with their
 age.
 
-Worked example: `watch("http://localhost:8080", interval_s=2.0)` returns if q is pressed.
+Worked example: `watch("http://localhost:8080", interval_s=2.0)` returns if q is pressed. A key is drawn at once; the
+rows are fetched every two seconds all the same.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -14,17 +16,21 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 from urllib.parse import quote, urlencode
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from scaler.explain import terminal
 
 from ..client import Unanswered, document
-from .screen import Key, Row, TopView, draw, key, rows_that_fit
+from ..explain import BadExplainRequest, ExplainRequest, explain_tables
+from ..explain import fetch as fetch_explanation
+from .keys import START, Choice, Key, Row, key, matching, press, split
+from .screen import TopView, draw, rows_that_fit, window
 
 TIMEOUT_S = 10.0
 HISTORY_INTERVAL_S = 15.0  # an hour in 20 columns: one of them is three minutes
@@ -46,8 +52,8 @@ class ServerRows:
     histories: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     histories_at: float = float("-inf")
 
-    def fetch(self, shown: int, at: float) -> None:
-        """shown: number of rows on the screen."""
+    def fetch(self, shown: Callable[[Sequence[Row]], Sequence[Row]], at: float) -> None:
+        """shown: those of all rows that are on the screen."""
         try:
             self.rows = document(self.server, "/api/v1/rows", TIMEOUT_S)
         except Unanswered as unanswered:
@@ -58,15 +64,30 @@ class ServerRows:
             self.histories_at = at
             self._fetch_histories(self.rows["workloads"], shown)
 
-    def view(self, at: float) -> TopView:
-        failure = None if self.error is None else (self.error, at - self.fetched_at)
-        return TopView(self.rows, self.histories, failure)
+    @property
+    def workloads(self) -> Sequence[Row]:
+        return () if self.rows is None else self.rows["workloads"]
 
-    def _fetch_histories(self, rows: Sequence[Row], shown: int) -> None:
+    def view(self, at: float, choice: Choice = START, explanation: Sequence[Text] = ()) -> TopView:
+        failure = None if self.error is None else (self.error, at - self.fetched_at)
+        return TopView(self.rows, self.histories, failure, choice, explanation)
+
+    def explanation(self, choice: Choice, width: int) -> Sequence[Text]:
+        """The explanation of the selected workload, as lines; or why there is none."""
+        request = ExplainRequest("/".join(part for part in choice.selected or () if part), server=self.server)
+        text = io.StringIO()
+        out = Console(file=text, width=width, force_terminal=True, color_system="truecolor", highlight=False)
+        try:
+            explain_tables(fetch_explanation(request, time.time()), out)
+        except (BadExplainRequest, Unanswered) as error:
+            return [Text(terminal.plain(str(error)), terminal.BAD)]
+        return list(Text.from_ansi(text.getvalue()).split("\n"))
+
+    def _fetch_histories(self, rows: Sequence[Row], shown: Callable[[Sequence[Row]], Sequence[Row]]) -> None:
         if len(rows) <= SMALL_FLEET:
             paths = ["/api/v1/history?" + urlencode({"points": POINTS})]
         else:
-            paths = [_history_path(row) for row in rows[:shown]]
+            paths = [_history_path(row) for row in shown(rows)]
         try:
             found = [series for path in paths for series in document(self.server, path, TIMEOUT_S)["workloads"]]
         except Unanswered:
@@ -77,28 +98,46 @@ class ServerRows:
 def print_once(server: str) -> None:
     """Prints all rows. Raises Unanswered."""
     out = terminal.console(None)
-    fetched = _fetch_first(server, 0)
+    fetched = _fetch_first(server, lambda _: ())
     out.print(draw(fetched.view(fetched.fetched_at), out.width, None), soft_wrap=not out.is_terminal)
 
 
 def watch(server: str, interval_s: float) -> None:
-    """Returns on q, Esc, Ctrl-C or a hang-up. Raises Unanswered if the first fetch fails."""
+    """Returns on q, Ctrl-C or a hang-up. Raises Unanswered if the first fetch fails."""
     console = Console()
     if not console.is_terminal:
         print_once(server)
         return
-    fetched = _fetch_first(server, rows_that_fit(console.height))
+    choice = START
+    explanation: Sequence[Text] = ()
+
+    def shown(rows: Sequence[Row]) -> Sequence[Row]:
+        return window(matching(rows, choice), choice, console.height)
+
+    fetched = _fetch_first(server, shown)
+    due = time.monotonic() + interval_s
     with (
         suppress(KeyboardInterrupt),
         keys(sys.stdin) as wait_for_key,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
-            view = fetched.view(time.monotonic())
+            view = fetched.view(time.monotonic(), choice, explanation)
             live.update(draw(view, console.width, console.height), refresh=True)
-            if ends(wait_for_key(interval_s)):
-                return
-            fetched.fetch(rows_that_fit(console.height), time.monotonic())
+            typed = wait_for_key(max(0.0, due - time.monotonic()))
+            before = choice
+            for each in () if typed is None else split(typed):
+                changed = press(choice, each, matching(fetched.workloads, choice), rows_that_fit(console.height))
+                if changed is None:
+                    return
+                choice = changed
+            is_due = time.monotonic() >= due
+            if choice.page == "explain" and (is_due or before.page != "explain"):
+                explanation = fetched.explanation(choice, console.width)
+            choice = replace(choice, scroll=min(choice.scroll, max(0, len(explanation) - 1)))
+            if is_due:
+                fetched.fetch(shown, time.monotonic())
+                due = time.monotonic() + interval_s
 
 
 @contextmanager
@@ -124,12 +163,7 @@ def keys(source: TextIO) -> Iterator[Callable[[float], str | None]]:
             termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def ends(key: str | None) -> bool:
-    """key: None if there is none yet, "" after a hang-up. An arrow key begins with Esc but does not end the loop."""
-    return key is not None and (key in ("", "\x1b") or "q" in key.lower())
-
-
-def _fetch_first(server: str, shown: int) -> ServerRows:
+def _fetch_first(server: str, shown: Callable[[Sequence[Row]], Sequence[Row]]) -> ServerRows:
     """Raises Unanswered."""
     rows = ServerRows(server)
     rows.fetch(shown, time.monotonic())

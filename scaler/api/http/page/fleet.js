@@ -144,7 +144,7 @@ export function fleetView(words, { wanted, of, begin }) {
       after = parts.tr;
     });
     const since = begin(shown.now);
-    say(charted, since === null ? "" : `charts: last ${format.span(shown.now - since)}`);
+    say(charted, since === null ? "" : `charts: last ${spark.lately(shown.now - since)}`);
     wanted(view, rows.length);
   }
 

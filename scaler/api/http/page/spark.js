@@ -47,6 +47,9 @@ export function area(at, values, x, y, floor, step = false) {
 
 export const largest = (...lists) => Math.max(0, ...lists.flat().filter(isKnown));
 
+// The time axis in words: "hour", or "2 min" of a server that has just begun.
+export const lately = (seconds) => (seconds >= 3600 ? "hour" : span(seconds));
+
 // from, now: POSIX seconds at the left and the right edge.
 function scales(from, now, top) {
   return {
@@ -68,7 +71,7 @@ export function load(series, from, now) {
   const top = Math.max(1, largest(series.load));
   const { x, y } = scales(from, now, top);
   return frame(
-    `load in the last ${span(now - from)}: at most ${count(largest(series.load))} requests`,
+    `load in the last ${lately(now - from)}: at most ${count(largest(series.load))} requests`,
     s("path", { d: area(series.at, series.load, x, y, HEIGHT), class: "area load" }),
     s("path", { d: line(series.at, series.load, x, y), class: "line load" }),
   );
@@ -78,7 +81,7 @@ export function replicas(series, from, now) {
   const top = Math.max(1, largest(series.replicas, series.actual, series.demand));
   const { x, y } = scales(from, now, top);
   return frame(
-    `replicas in the last ${span(now - from)}: at most ${count(largest(series.replicas))} published, ${count(largest(series.actual))} running`,
+    `replicas in the last ${lately(now - from)}: at most ${count(largest(series.replicas))} published, ${count(largest(series.actual))} running`,
     s("path", { d: area(series.at, series.actual, x, y, HEIGHT, true), class: "area actual" }),
     s("path", { d: line(series.at, series.demand, x, y), class: "line demand" }),
     s("path", { d: line(series.at, series.replicas, x, y, true), class: "line answer" }),
@@ -88,7 +91,7 @@ export function replicas(series, from, now) {
 export function gpu(series, from, now) {
   const { x, y } = scales(from, now, 1);
   return frame(
-    `GPU activity in the last ${span(now - from)}: at most ${ratio(largest(series.gpu))}`,
+    `GPU activity in the last ${lately(now - from)}: at most ${ratio(largest(series.gpu))}`,
     s("path", { d: area(series.at, series.gpu, x, y, HEIGHT), class: "area gpu" }),
     s("path", { d: line(series.at, series.gpu, x, y), class: "line gpu" }),
   );

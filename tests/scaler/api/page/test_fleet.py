@@ -213,7 +213,7 @@ async def test_sparklines_show_the_last_hour_with_gaps(visit, site):
     path = await page.until("document.querySelector('td.load path.line')?.getAttribute('d')")
     assert path.count("M") == 2
     label = await page.evaluate("document.querySelector('td.load svg').getAttribute('aria-label')")
-    assert label == "load in the last 1 h 00: at most 20 requests"
+    assert label == "load in the last hour: at most 20 requests"
 
 
 async def test_sparklines_use_their_width_from_the_first_minute(visit, site):

@@ -8,12 +8,12 @@ import termios
 from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
 from scaler.api.http.health import HealthState
 from scaler.api.http.server import WebServer
-from scaler.cli.top.watch import ends
 from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Evidence, Reason
 
@@ -28,7 +28,15 @@ async def daemon():
     evidence = Evidence(waiting=3.0, running=10.0, replicas_wanted=2, replicas_ready=2)
     publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, measured_at=999.0, evidence=evidence)], at=1000.0)
     health = HealthState(tick_s=1.0, started_at=1000.0, last_tick_at=1000.0)
-    server = WebServer("127.0.0.1", 0, lambda: publisher.board, health, CollectorRegistry(), lambda: 1000.0)
+
+    async def explain(request):
+        return web.json_response({
+            "workload": {"namespace": "ai", "name": request.match_info["name"]}, "summary": "explained", "now": 1000.0,
+            "at": None, "log_begins_at": None, "follows": None, "chain": [], "changes": [],
+        })  # fmt: skip
+
+    more = [web.get("/api/v1/explain/{namespace}/{name}", explain)]
+    server = WebServer("127.0.0.1", 0, lambda: publisher.board, health, CollectorRegistry(), lambda: 1000.0, more)
     yield SimpleNamespace(url=f"http://127.0.0.1:{await server.start()}", stop=server.stop)
     await server.stop()
 
@@ -141,18 +149,21 @@ async def test_hang_up_of_the_terminal_ends_it(daemon, terminal, top):
         await process.wait()
 
 
-@pytest.mark.parametrize(
-    ("typed", "is_the_end"),
-    [
-        (None, False),
-        ("", True),
-        ("q", True),
-        ("Q", True),
-        ("\x1b", True),
-        ("\x1b[A", False),
-        ("jq", True),
-        ("j", False),
-    ],
-)
-def test_q_esc_and_hang_up_end_it_and_an_arrow_key_does_not(typed, is_the_end):
-    assert ends(typed) == is_the_end
+async def test_keys_select_explain_filter_sort_and_help(daemon, terminal, top):
+    before = termios.tcgetattr(terminal.theirs)
+    process = await top("--server", daemon.url, "--interval", "3600", **terminal.streams)
+    await terminal.until("2 → 3")
+    terminal.press("?")
+    await terminal.until("filter by name, state or reason")
+    terminal.press("\x1b")
+    terminal.press("s")
+    await terminal.until("by name")
+    terminal.press("/nothing")
+    await terminal.until("no workload matches the filter")
+    terminal.press("\x1b")
+    terminal.press("j\r")
+    await terminal.until("explained")
+    terminal.press("q")
+    async with asyncio.timeout(PATIENCE_S):
+        assert await process.wait() == 0
+    assert termios.tcgetattr(terminal.theirs) == before
