@@ -85,8 +85,11 @@ def draw(view: TopView, width: int, height: int | None) -> RenderableType:
         rest = 1 if column is flexible and width < PIPE_WIDTH else None
         table.add_column(column.title, justify=column.justify, no_wrap=True, overflow="ellipsis", ratio=rest)
     for row in fitting:
-        style = _SELECTED if key(row) == view.choice.selected else ""
-        table.add_row(*(column.cell(row, view) for column in chosen), style=style)
+        cells = [column.cell(row, view) for column in chosen]
+        if key(row) == view.choice.selected:
+            table.add_row(*(Text(cell.plain) for cell in cells), style=_SELECTED)
+        else:
+            table.add_row(*cells)
     foot = [] if height is None else [_foot(view.choice, workloads, fitting, len(every))]
     return Group(*_head(view), *_fleet(view.document["fleet"]), table if workloads else _empty_table(every), *foot)
 

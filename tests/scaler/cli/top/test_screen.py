@@ -146,7 +146,10 @@ def test_daemon_that_is_not_ready_is_shown_with_the_reason():
 
 def test_names_are_printed_without_markup_and_control_characters():
     evil = replace(CHAT, workload=WorkloadKey("ai", "[red]x[/red]\x1b[2J"), evidence=replace(BUSY, stale=("\x07",)))
-    shown = "\n".join(lines(TopView(document(replace(evil, reason=Reason.HELD, held_since=1.0))), width=200))
+    selected = Choice(selected=tuple(evil.workload))
+    view = TopView(document(replace(evil, reason=Reason.HELD, held_since=1.0)), choice=selected)
+    shown = "\n".join(lines(view, width=200) + lines(replace(view, choice=Choice()), width=200))
+    assert shown.count("[red]x[/red]\N{REPLACEMENT CHARACTER}[2J") == 2
     assert "[red]x[/red]\N{REPLACEMENT CHARACTER}[2J" in shown
     assert "\x1b[2J" not in shown
     assert "\x07" not in shown
