@@ -166,7 +166,7 @@ def _published(case: Case, replicas: float) -> list[str]:
     if case.plan.observed:
         return [f"Nothing: it is only observed, and callers get an error. It would be {_verdict(verdict)}."]
     if isnan(verdict.replicas):
-        return ["An error, so KEDA and the HPA change nothing."]
+        return ["An error: without a fallback, KEDA and the HPA change nothing."]
     if not verdict.active:
         return ["Inactive, and 0: KEDA scales to zero once its cooldownPeriod since the last active answer is over."]
     sentences = [f"Active, and tidegate-replicas = {number(replicas)} at a target of 1 per replica."]

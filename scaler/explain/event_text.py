@@ -114,7 +114,7 @@ def sentence(reason: EventReason, before: Decision, after: Decision) -> str:
             kept = "no replica is removed" if after.active else "stays at zero"
             return f"{kept}: {incomplete(evidence, _SHOWN)}"
         case EventReason.UNKNOWN:
-            return f"unknown: {stale(evidence, _SHOWN)}; KEDA and the HPA get an error and change nothing"
+            return f"unknown: {stale(evidence, _SHOWN)}; KEDA and the HPA get an error, never a zero"
         case EventReason.CAPPED:
             return f"capped at {replicas(after)}, its maximum{_needed(evidence)}"
         case EventReason.NO_WAKE_SOURCE:

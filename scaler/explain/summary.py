@@ -158,7 +158,7 @@ def clause(decision: Decision, now: float) -> str:
         case Reason.INCOMPLETE:
             return f"{incomplete(evidence, 1)}: nothing is scaled down"
         case Reason.UNKNOWN:
-            return f"{stale(evidence, 1)}: KEDA and the HPA get an error and change nothing"
+            return f"{stale(evidence, 1)}: KEDA and the HPA get an error, never a zero"
         case Reason.SCHEDULED:
             return evidence.schedule or REASONS[Reason.SCHEDULED].meaning
         case Reason.FROZEN:

@@ -166,7 +166,7 @@ def _fleet(fleet: Mapping[str, Any]) -> list[Text]:
             parts.append(Text.assemble((f"{sign} ", colour), (f"{many:,}", "bold"), (f" {word.word}", DIM)))
     held = [f"{many:,} {_state_word(state)}" for state, many in fleet["gpus"].items() if many]
     if fleet["uncounted"]:
-        held.append(f"of {fleet['uncounted']:,} workload{'' if fleet['uncounted'] == 1 else 's'} unknown")
+        held.append(f"{fleet['uncounted']:,} workload{'' if fleet['uncounted'] == 1 else 's'} not counted: unknown")
     return [_line(Text("   ").join(parts)), _line(Text(f"GPUs: {' · '.join(held) or 'none'}", DIM)), Text()]
 
 

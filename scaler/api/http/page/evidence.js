@@ -21,7 +21,7 @@ const GROUPS = [
     replicas_pending: ["without a node", format.count], replicas_sleeping: ["in sleep mode", format.count],
   }],
   ["GPUs", {
-    gpus_held: ["held", format.count], gpus_attributed: ["attributed to it alone", format.count], gpus_lost: ["lost", format.count],
+    gpus_held: ["requested by its running pods", format.count], gpus_attributed: ["shown by targets as its own", format.count], gpus_lost: ["lost", format.count],
     gpu_engine_active: ["activity", format.ratio], gpu_activity: ["measured by", text], gpu_engine_ceiling: ["highest possible activity", format.ratio],
     gpu_memory_held_bytes: ["memory held", format.bytes],
   }],
@@ -58,8 +58,8 @@ export function decidedOn(decision, now) {
     objectives(evidence.objectives),
     h("dl", { class: "facts" }, [
       // An HPA ignores a small step up, within its tolerance: then a larger number is published.
-      (decision.published ?? decision.replicas) === decision.replicas ? null : fact("decided, published", `${format.count(decision.replicas)}, ${format.count(decision.published)}`),
-      fact("decided", `${format.span(now - decision.decided_at)} ago`),
+      (decision.published ?? decision.replicas) === decision.replicas ? null : fact("replicas decided, published", `${format.count(decision.replicas)}, ${format.count(decision.published)}`),
+      fact("unchanged for", format.span(now - decision.decided_at)),
       fact("oldest reading", decision.measured_at === null ? null : `${format.span(now - decision.measured_at)} ago`),
       decision.held_since === null ? null : fact("held since", format.moment(decision.held_since)),
       decision.idle_since === null ? null : fact("idle since", format.moment(decision.idle_since)),

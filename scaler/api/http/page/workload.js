@@ -248,7 +248,7 @@ function costs(account, since, stateWords) {
     const share = account.gpu_seconds[code] / total;
     const fill = h("span", { class: "share" });
     fill.style.width = `${share * 100}%`;
-    return h("div", { "data-state": code }, h("dt", {}, sign(code), word.word), h("dd", {}, `${format.gpuHours(account.gpu_seconds[code])} GPU-h`, h("span", { class: "under" }, format.ratio(share))), fill);
+    return h("div", { "data-state": code, title: word.meaning }, h("dt", {}, sign(code), word.word), h("dd", {}, `${format.gpuHours(account.gpu_seconds[code])} GPU-h`, h("span", { class: "under" }, format.ratio(share))), fill);
   });
   const shadow = account.shadow;
   return [

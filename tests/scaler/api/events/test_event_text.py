@@ -49,7 +49,7 @@ def test_held_event_names_the_stale_targets(decide):
 
 def test_change_from_held_to_unknown_has_an_event_and_back_has_none(decide):
     held, unknown = decide(3, Reason.HELD), decide(None)
-    note = "unknown: its readings are missing or too old; KEDA and the HPA get an error and change nothing"
+    note = "unknown: its readings are missing or too old; KEDA and the HPA get an error, never a zero"
     assert events_of(held, unknown) == [("Unknown", WARNING, note)]
     assert events_of(unknown, held) == []
     assert events_of(held, decide(3)) == []

@@ -173,7 +173,7 @@ class TestHolding:
             serving.round(dict.fromkeys(serving.pods))
         document = explained(serving)
         assert document["summary"].startswith("no answer, unknown: readings are missing since ")
-        assert sentences(document, "published") == ["An error, so KEDA and the HPA change nothing."]
+        assert sentences(document, "published") == ["An error: without a fallback, KEDA and the HPA change nothing."]
         assert "for longer than 5 min, the time of a hold" in sentences(document, "clamp")[0]
 
 

@@ -52,7 +52,7 @@ def test_unknown_numbers_are_none_and_the_clause_names_the_cause():
     )
     assert numbers == (None,) * 8
     assert (shown.shift, shown.age(1000.0), shown.state) == ("unknown", "unknown", WorkloadState.UNKNOWN)
-    assert shown.why == "no fresh readings from http://10.0.0.7/: KEDA and the HPA get an error and change nothing"
+    assert shown.why == "no fresh readings from http://10.0.0.7/: KEDA and the HPA get an error, never a zero"
 
 
 def test_held_decision_shows_its_time_and_the_stale_targets():
