@@ -224,6 +224,8 @@ def _demand(row: Row, _: TopView) -> Text:
 
 
 def _gpu(row: Row, _: TopView) -> Text:
+    if row["gpu"] is None and row["state"] == WorkloadState.ASLEEP:
+        return Text("none", DIM)  # it has no GPU, which is known
     return _cell(formats.ratio(row["gpu"]), "", row["gpu"])
 
 

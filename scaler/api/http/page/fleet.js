@@ -198,7 +198,8 @@ export function fleetView(words, { wanted, of, begin }) {
     mark(parts.replicas, "data-moves", row.cluster !== null && row.published !== null && row.cluster !== row.published ? "" : null);
     number(parts.load, format.count(row.load), row.load);
     number(parts.demand, format.count(row.demand), row.demand);
-    number(parts.gpu, format.ratio(row.gpu), row.gpu);
+    const noGpu = row.state === "asleep" && !format.isKnown(row.gpu);
+    number(parts.gpu, noGpu ? "none" : format.ratio(row.gpu), noGpu ? 0 : row.gpu);
     number(parts.age, format.age(row, shown.now), row.held_since ?? row.measured_at);
     sparks(parts, row);
   }

@@ -13,7 +13,7 @@ from exporter.model import WorkloadKey
 from scaler.explain import formats
 from scaler.explain.outcome_inputs import ControllerOutcome, OutcomeCode
 from scaler.explain.rows import Placement, row
-from scaler.explain.summary import OBSTACLES, REASONS, STATES
+from scaler.explain.summary import OBSTACLES, REASONS, STATES, WorkloadState
 from scaler.model import Reason
 
 from .conftest import BUSY, EVERY_REASON, NOW, ROWS, decision, facts, history
@@ -36,9 +36,10 @@ HOSTILE = '<img src=x onerror="window.owned=1">"\'&amp;'
 def expected(each, now=NOW):
     """Returns the cells of a row as the terminal prints them."""
     cells = row(each, now)
+    gpu = "none" if cells.state is WorkloadState.ASLEEP else formats.ratio(cells.gpu)
     return {
         "name": f"{cells.namespace}/{cells.label}", "word": STATES[cells.state].word,
-        "why": cells.why, "numbers": [cells.shift, formats.count(cells.load), formats.ratio(cells.gpu)],
+        "why": cells.why, "numbers": [cells.shift, formats.count(cells.load), gpu],
         "demand": formats.count(cells.demand), "age": cells.age(now), "notes": not cells.notes,
     }  # fmt: skip
 

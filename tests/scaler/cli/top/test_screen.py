@@ -63,6 +63,12 @@ def test_unknown_is_not_zero():
     assert line.split()[3:] == ["unknown"] * 4, "replicas, requests, GPU, age"
 
 
+def test_sleeping_workload_has_no_gpu_rather_than_an_unknown_one():
+    asleep = replace(CHAT, replicas=0, published=0, active=False, reason=Reason.ASLEEP, evidence=Evidence())
+    (line,) = [line for line in lines(TopView(document(asleep)), width=119) if "ai/chat" in line]
+    assert line.split()[-3:] == ["none", "3", "s"]
+
+
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 120, 140, 160, 200, 300])
 def test_screen_fits_every_width_and_always_has_state_name_and_replicas(width):
     held = replace(CHAT, workload=WorkloadKey("a" * 30, "b" * 60), reason=Reason.HELD, held_since=900.0)
