@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from exporter.model import GpuPart, PodKey, ReplicaCount
 
-from .decode import GROUP_INDEX, WORKER_INDEX, Malformed, identify, read
+from .decode import GROUP_INDEX, WORKER_INDEX, Malformed, decode, identify
 from .events import Subject
 from .gpus import capacity, parts_of
 from .index import Changes, Records
@@ -131,7 +131,7 @@ class Cluster:
         with self._updating(resource, now):
             try:
                 ref = identify(resource, document)
-                self._records.keep(ref, None if type == "DELETED" else read(resource, document))
+                self._records.keep(ref, None if type == "DELETED" else decode(ref, document))
             except Malformed:
                 self.malformed[resource.name] += 1
             self._sync_state.mark_current(resource, now)
@@ -435,7 +435,8 @@ def _still_runs(pod: Pod) -> bool:
 
 def _parsed(resource: Resource, document: Mapping[str, Any]) -> ParsedObject:
     try:
-        return ParsedObject(identify(resource, document), read(resource, document))
+        ref = identify(resource, document)
+        return ParsedObject(ref, decode(ref, document))
     except Malformed as malformed:
         return ParsedObject(malformed.ref, None)
 

@@ -2,9 +2,9 @@
 
 An object that is not valid raises Malformed; other objects are not affected.
 
-Worked example: `read(PODS, {"metadata": {"namespace": "ai", "name": "chat-0", "uid": "u"}})` returns a pending `Pod`
-without owner, address and GPUs. With `"spec": {"containers": "none"}` it raises `Malformed`: "ai/Pod/chat-0:
-spec.containers: must be a list of objects, got 'none'".
+Worked example: `decode(Ref("ai", "Pod", "chat-0"), {"metadata": {"uid": "u"}})` returns a pending `Pod` without owner,
+address and GPUs. With `"spec": {"containers": "none"}` it raises `Malformed`: "ai/Pod/chat-0: spec.containers: must be
+a list of objects, got 'none'".
 
 GPUs are counted by resource name, with Kubernetes' arithmetic of containers, init containers and sidecars. A pod with
 an init container that requests 2 `nvidia.com/gpu` and two containers of 1 each holds 2; with a sidecar (an init
@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from exporter.model import PodKey
 
@@ -53,12 +54,10 @@ class Malformed(ValueError):  # noqa: N818 - the document is malformed
         self.ref, self.why = ref, why
 
 
-def read(resource: Resource, document: object) -> Record:
-    """The record of one object of `resource`. Raises Malformed."""
-    ref = identify(resource, document)
-    assert isinstance(document, dict)  # noqa: S101 - `identify` has checked it; this is for the type checker
+def decode(ref: Ref, document: Mapping[str, Any]) -> Record:
+    """The record of the object that `identify` has named. Raises Malformed."""
     try:
-        return _DECODERS[resource.kind](ref, Fields(document))
+        return _DECODERS[ref.kind](ref, Fields(document))
     except FieldError as error:
         raise Malformed(ref, str(error)) from None
 
@@ -77,7 +76,11 @@ def identify(resource: Resource, document: object) -> Ref:
 
 def gpus_of_pod(spec: Fields) -> Mapping[str, int]:
     """GPUs that a pod with this `spec` holds, by resource name. Raises FieldError."""
-    containers = [_gpus_of_container(container) for container in spec.objects("containers")]
+    return _gpus_held(spec, spec.objects("containers"))
+
+
+def _gpus_held(spec: Fields, running_containers: Sequence[Fields]) -> Mapping[str, int]:
+    containers = [_gpus_of_container(container) for container in running_containers]
     first = spec.objects("initContainers")
     if not first and len(containers) == 1:  # most pods, and a cluster has thousands
         return containers[0] or NOTHING
@@ -94,8 +97,7 @@ def gpus_of_pod(spec: Fields) -> Mapping[str, int]:
 
 def gpus_of(resources: Fields) -> dict[str, int]:
     """The GPUs in a list of resources, none of 0. Raises FieldError."""
-    found = {name: resources.amount(name) for name in resources.values if _is_gpu(name)}
-    return {name: number for name, number in found.items() if number}
+    return {name: number for name in resources.values if _is_gpu(name) and (number := resources.amount(name))}
 
 
 def _gpus_of_container(container: Fields) -> dict[str, int]:
@@ -116,9 +118,9 @@ def _owner(metadata: Fields, namespace: str) -> Ref | None:
 
 def _pod(ref: Ref, document: Fields) -> Pod:
     metadata, spec, status = document.object("metadata"), document.object("spec"), document.object("status")
-    containers, conditions = status.objects("containerStatuses"), status.objects("conditions")
-    ready, ready_since, _, _ = _condition(conditions, "Ready")
-    scheduled, scheduled_at, why_not, message = _condition(conditions, "PodScheduled")
+    containers, statuses = spec.objects("containers"), status.objects("containerStatuses")
+    ready, ready_since, _, _ = _condition(status, "Ready")
+    scheduled, scheduled_at, why_not, message = _condition(status, "PodScheduled")
     has_no_node = not scheduled and why_not in _NO_NODE
     started_at = status.time("startTime")
     return Pod(
@@ -131,7 +133,7 @@ def _pod(ref: Ref, document: Fields) -> Pod:
         ready=ready,
         was_ready=ready
         or (started_at is not None and ready_since is not None and ready_since > started_at + _SAME_MOMENT_S),
-        fresh_start=not ready and any(_started_after(container, ready_since) for container in containers),
+        fresh_start=not ready and any(_started_after(container, ready_since) for container in statuses),
         leaving=metadata.values.get("deletionTimestamp") is not None,
         host_network=spec.boolean("hostNetwork") or False,
         created_at=metadata.time("creationTimestamp"),
@@ -140,21 +142,21 @@ def _pod(ref: Ref, document: Fields) -> Pod:
         unscheduled_why=(message or why_not or "")[:_LONGEST_MESSAGE] if has_no_node else "",
         started_at=started_at,
         ready_at=ready_since if ready else None,
-        restarted=any(container.integer("restartCount") for container in containers),
+        restarted=any(container.integer("restartCount") for container in statuses),
         labels=metadata.texts("labels"),
-        ports=_container_ports(spec),
-        gpus=gpus_of_pod(spec),
+        ports=_container_ports(containers),
+        gpus=_gpus_held(spec, containers),
         group_size=_group_size(metadata),
     )
 
 
-def _condition(conditions: Sequence[Fields], kind: str) -> tuple[bool, float | None, str | None, str | None]:
+def _condition(status: Fields, kind: str) -> tuple[bool, float | None, str | None, str | None]:
     """Whether a condition is true, since when, its reason and its message. "Unknown" is not true."""
-    for condition in conditions:
-        if condition.values.get("type") == kind:
-            since, reason = condition.time("lastTransitionTime"), condition.text("reason")
-            return condition.values.get("status") == "True", since, reason, condition.text("message")
-    return False, None, None, None
+    condition = status.of_type("conditions", kind)
+    if condition is None:
+        return False, None, None, None
+    since, reason = condition.time("lastTransitionTime"), condition.text("reason")
+    return condition.values.get("status") == "True", since, reason, condition.text("message")
 
 
 def _started_after(container: Fields, unready_since: float | None) -> bool:
@@ -163,9 +165,9 @@ def _started_after(container: Fields, unready_since: float | None) -> bool:
     return started_at is None or (unready_since is not None and started_at > unready_since)
 
 
-def _container_ports(spec: Fields) -> Mapping[str, int]:
+def _container_ports(containers: Sequence[Fields]) -> Mapping[str, int]:
     found: dict[str, int] = {}
-    for container in spec.objects("containers"):
+    for container in containers:
         for port in container.objects("ports"):
             name, number = port.text("name"), port.integer("containerPort")
             if name is not None and number is not None:
@@ -187,7 +189,7 @@ def _node(ref: Ref, document: Fields) -> Node:
     status = document.object("status")
     return Node(
         name=ref.name,
-        ready=_condition(status.objects("conditions"), "Ready")[0],
+        ready=_condition(status, "Ready")[0],
         schedulable=not document.object("spec").boolean("unschedulable"),
         gpus=gpus_of(status.object("allocatable")) or NOTHING,
         labels={

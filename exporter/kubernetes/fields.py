@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -23,6 +23,7 @@ _SHOWN_CHARACTERS = 40  # of a bad value, in a message
 _AMOUNT = re.compile(r"([0-9]{1,18})([kMG]?)")
 # Any quantity, as resource.Quantity reads it: digits, and a suffix or an exponent.
 _QUANTITY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{0,9}))?(n|u|m|k|M|G|e[+-]?[0-9]{1,2}|E[+-]?[0-9]{1,2})?")
+_new = tuple.__new__  # half the time of `Fields(...)`
 _EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9}
 
 
@@ -30,11 +31,15 @@ class FieldError(ValueError):
     """A field has a wrong type or value."""
 
 
+# A path, or a path and a key in it: it is written out for a message only, because a pod has twenty of them.
+Path: TypeAlias = "str | tuple[Path, str]"
+
+
 class Fields(NamedTuple):
     """The fields of one JSON object. path: where the object is in its document, for messages."""
 
     values: Mapping[str, Any]
-    path: str = ""
+    path: Path = ""
 
     def object(self, key: str) -> Fields:
         """An empty object if there is none."""
@@ -43,17 +48,34 @@ class Fields(NamedTuple):
             value = NOTHING
         elif not isinstance(value, dict):
             raise self.error(key, "an object")
-        return Fields(value, f"{self.path}.{key}" if self.path else key)  # not `path_of`: a pod has twenty of these
+        return _new(Fields, (value, (self.path, key)))
 
     def objects(self, key: str) -> list[Fields]:
         """An empty list if there is none."""
         value = self.values.get(key)
         if value is None:
             return []
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.error(key, "a list of objects")
-        path = self.path_of(key)
-        return [Fields(item, path) for item in value]
+        path = (self.path, key)
+        if isinstance(value, list):
+            found = [_new(Fields, (item, path)) for item in value if isinstance(item, dict)]
+            if len(found) == len(value):
+                return found
+        raise self.error(key, "a list of objects")
+
+    def of_type(self, key: str, kind: str) -> Fields | None:
+        """The first object with this `type` in a list of objects."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, list):
+            for item in value:
+                if not isinstance(item, dict):
+                    break
+                if item.get("type") == kind:
+                    return _new(Fields, (item, (self.path, key)))
+            else:
+                return None
+        raise self.error(key, "a list of objects")
 
     def text(self, key: str) -> str | None:
         """None also for an empty text, which Kubernetes treats as a missing one."""
@@ -65,10 +87,11 @@ class Fields(NamedTuple):
         return value
 
     def required_text(self, key: str) -> str:
-        value = self.text(key)
-        if value is None:
-            raise self.error(key, "text, and not empty")
-        return value
+        value = self.values.get(key)
+        if isinstance(value, str) and value:
+            return value
+        self.text(key)  # another type is another error
+        raise self.error(key, "text, and not empty")
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
         value = self.text(key)
@@ -101,9 +124,11 @@ class Fields(NamedTuple):
 
     def time(self, key: str) -> float | None:
         """An RFC 3339 time, as POSIX seconds."""
-        value = self.text(key)
-        if value is None:
+        value = self.values.get(key)
+        if value is None or value == "":
             return None
+        if not isinstance(value, str):
+            raise self.error(key, "text")
         try:
             parsed = datetime.fromisoformat(value)
             if parsed.tzinfo is not None:  # without one it would be read in the time zone of this machine
@@ -139,11 +164,18 @@ class Fields(NamedTuple):
         return int(digits + fraction) * 10.0 ** (exponent - len(fraction))
 
     def path_of(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
+        return _written((self.path, key))
 
     def error(self, key: str, bound: str) -> FieldError:
         """The error for the field `key`: path, bound, value."""
         return FieldError(f"{self.path_of(key)}: must be {bound}, got {_shown(self.values.get(key))}")
+
+
+def _written(path: Path) -> str:
+    if isinstance(path, str):
+        return path
+    above = _written(path[0])
+    return f"{above}.{path[1]}" if above else path[1]
 
 
 def micro_time(at: float) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.kubernetes.decode import read
+from exporter.kubernetes.decode import decode, identify
 from exporter.kubernetes.decode_autoscaling import pauses
 from exporter.kubernetes.objects import (
     Behavior,
@@ -42,11 +42,13 @@ READ = Behavior(
 
 
 def hpa(**more):
-    return read(HPAS, api.hpa("h", target="chat", **more))
+    document = api.hpa("h", target="chat", **more)
+    return decode(identify(HPAS, document), document)
 
 
 def scaled(**more):
-    return read(SCALEDOBJECTS, api.scaled_object("chat", **more))
+    document = api.scaled_object("chat", **more)
+    return decode(identify(SCALEDOBJECTS, document), document)
 
 
 def test_hpa_has_its_behavior_and_metrics():

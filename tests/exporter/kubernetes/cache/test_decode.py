@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.kubernetes.decode import Malformed, identify, read
+from exporter.kubernetes.decode import Malformed, decode, identify
 from exporter.kubernetes.objects import Link, Pod, Ref, ScaledObjectTrigger
 from exporter.kubernetes.resources import (
     DEPLOYMENTS,
@@ -21,6 +21,11 @@ from exporter.kubernetes.resources import (
 )
 from exporter.model import PodKey
 from tests.fakes import objects as api
+
+
+def read(resource, document):
+    return decode(identify(resource, document), document)
+
 
 CREATED_AT = 1793527200.0  # 2026-11-01T10:00:00Z
 
