@@ -39,8 +39,9 @@ BODIES_BYTES = 1 << 26
 # The first look-ups begin within so many seconds: a thousand names are not resolved at one moment.
 LOOKUP_SPREAD_S = 0.2
 # The first round of a workload begins at its phase, but so many seconds after the start at the latest: an interval of
-# minutes does not leave it without a reading that long. Workloads keep their order, so they are spread all the same.
-START_SPREAD_S = 5.0
+# minutes does not leave it without a reading that long. Workloads keep their order, so they are spread all the same. At
+# shorter intervals each is scraped once in the first interval: a round more would double the load of a start.
+START_SPREAD_S = 15.0
 # A round is handed over when every target has responded that responded the last time, or after so many seconds: one
 # slow response delays the others by a tick.
 ROUND_WAIT_S = 1.0

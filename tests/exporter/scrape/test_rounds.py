@@ -80,6 +80,18 @@ async def test_first_round_at_a_long_interval_begins_within_seconds(running, clo
         await recorder.turn.until(lambda: len(recorder.landed) == 100)
 
 
+async def test_start_scrapes_each_target_once_in_the_first_interval(running, clock, recorder, listing, target):
+    fleet = [target(str(n), owner=workload(n)) for n in range(50)]
+    async with running(listing(fleet), interval_s=10.0):
+        await clock.asleep(1)
+        clock.advance(0.0)
+        await clock.asleep(51)
+        clock.advance(10.0)
+        await recorder.turn.until(lambda: len(recorder.landed) >= 50)
+        await clock.asleep(51)
+    assert Counter(scrape.target for scrape in recorder.landed) == dict.fromkeys(fleet, 1)
+
+
 async def test_target_removed_during_a_round_does_not_delay_the_others(
     running, clock, recorder, served, listing, target, start
 ):
