@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from math import inf
 from random import Random
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.client import connect
 from exporter.kubernetes.reflector import watch_all
 from exporter.model import PodKey, Target, WorkloadKey
-from exporter.scrape.loop import Counters, Delays
+from exporter.scrape.loop import START_SPREAD_S, Counters, Delays
 from exporter.scrape.metrics import ScrapeCollector
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
@@ -160,6 +161,7 @@ class Daemon:
             self._authorizer.take(ConfiguredWorkloads.by(config))
         self._health = HealthState(tick_s=config.tick, started_at=clock.now())
         self._wait_for_list_until = clock.now()  # the first tick sets it
+        self._scraped_at = inf  # when every target has been scraped once: the first tick sets it
         self._reload_requested = asyncio.Event()
         self._loop: ControlLoop | None = None
         # GET /metrics?name[]=… asks for families by name.
@@ -374,7 +376,13 @@ class Daemon:
             # through them held the loop up for some 50 ms.
             gc.freeze()
             gc.set_threshold(*COLLECTIONS)
+            scrape = self._config.scrape
+            self._scraped_at = now + LIST_WAIT_S + min(scrape.interval, START_SPREAD_S) + scrape.timeout
             self._wait_for_list_until = now + LIST_WAIT_S
+        elif now >= self._scraped_at:
+            # Nor does what the first round of scrapes has made: full collections grew to 330 ms with 4,000 pods.
+            gc.freeze()
+            self._scraped_at = inf
         self._health.last_tick_at = now
         self._health.unlisted = self._authorizer.triggers is None and now < self._wait_for_list_until
         if self._replica is not None:
