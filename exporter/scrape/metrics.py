@@ -1,17 +1,21 @@
 """Exposes the scrapes of every target, and the values of every GPU with their attribution.
 
-A `Collector` of prometheus-client: it builds families from the last scrapes at each collection. GPUs of a failed scrape
-have no samples: a constant series would look like an idle GPU. An unknown value has no sample. The user and password in
-a target's URL are not shown.
+A `Collector` of prometheus-client: at each collection it copies the counters. Samples are built when they are written,
+in a thread: those of 4,000 targets take 50 ms, in which no call would be answered. GPUs of a failed scrape have no
+samples: a constant series would look like an idle GPU. An unknown value has no sample. The user and password in a
+target's URL are not shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
 
 from exporter.catalog.gpus import ceiling
 from exporter.model import Attribution, Failure, Gpu, Part, Quantity, Samples, Target, printable, without_user
@@ -47,6 +51,28 @@ ON_INSTANCES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class LazySamples:
+    """Samples of a family that are made when they are read."""
+
+    make: Callable[[], Iterable[Sample]]
+
+    def __iter__(self) -> Iterator[Sample]:
+        yield from self.make()
+
+
+def lazily(families: Callable[[], Iterable[Metric]], empty: Iterable[Metric]) -> Iterator[Metric]:
+    """The `empty` families, with the samples of `families()`, which is called when the first of them is read."""
+    samples = cache(lambda: {family.name: family.samples for family in families()})
+    for family in empty:
+        family.samples = LazySamples(partial(_of_family, samples, family.name))  # type: ignore[assignment]
+        yield family
+
+
+def _of_family(samples: Callable[[], Mapping[str, Iterable[Sample]]], name: str) -> Iterable[Sample]:
+    return samples()[name]
+
+
 class ScrapeCollector:
     """Families for the targets and GPUs of a running scrape loop."""
 
@@ -54,10 +80,13 @@ class ScrapeCollector:
         self._counters, self._delays = counters, delays
 
     def collect(self) -> Iterable[Metric]:
-        counters = list(self._counters().items())
-        yield from _targets(counters)
+        counters = [
+            (target, Counters(each.scrapes, dict(each.failures), each.dropped_lines, each.last))
+            for target, each in self._counters().items()
+        ]
+        yield from lazily(partial(_targets, counters), _targets(()))
         yield from _delays(self._delays)
-        yield from _gpus(counters)
+        yield from lazily(partial(_gpus, counters), _gpus(()))
 
 
 def _labels(target: Target) -> tuple[str, str, str]:
@@ -83,13 +112,14 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
         if labels in shown:
             continue
         shown.add(labels)
-        scrapes.add_metric(labels, counts.scrapes)
-        dropped.add_metric(labels, counts.dropped_lines)
+        shared = dict(zip(TARGET_LABELS, labels, strict=True))  # one for all families: that halves the time
+        scrapes.samples.append(Sample("tidegate_scrapes_total", shared, counts.scrapes))
+        dropped.samples.append(Sample("tidegate_scrape_dropped_lines_total", shared, counts.dropped_lines))
         for kind, count in counts.failures.items():
             failures.add_metric((*labels, str(kind)), count)
         if counts.last is not None:
-            took.add_metric(labels, counts.last.took_s)
-            up.add_metric(labels, 0.0 if isinstance(counts.last.outcome, Failure) else 1.0)
+            took.samples.append(Sample(took.name, shared, counts.last.took_s))
+            up.samples.append(Sample(up.name, shared, 0.0 if isinstance(counts.last.outcome, Failure) else 1.0))
     yield from (scrapes, failures, dropped, took, up)
 
 
@@ -136,6 +166,8 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
         if counts.last is None or not isinstance(counts.last.outcome, Samples):
             continue
         samples = counts.last.outcome
+        if not any(isinstance(subject, Gpu) for subject in samples.subjects):
+            continue
         columns = [(quantity, family, samples.column(quantity)) for quantity, family in families.items()]
         parents = {gpu.uuid for gpu in samples.subjects if isinstance(gpu, Gpu) and gpu.instance is not None}
         for row, subject in enumerate(samples.subjects):

@@ -24,10 +24,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from exporter.model import Floats, WorkloadKey
+from exporter.scrape.metrics import LazySamples
 from scaler.columns import Mask
 from scaler.engine.accounting import STATES, LedgerSums
 
-from .collectors import LABELS, LazySamples
+from .collectors import LABELS
 
 if TYPE_CHECKING:
     from scaler.engine.decider import Decider

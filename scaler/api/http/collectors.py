@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -20,6 +20,7 @@ from prometheus_client.samples import Sample
 
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.resources import RESOURCES
+from exporter.scrape.metrics import LazySamples, lazily
 from scaler.engine.checkpoint_store import CheckpointStore
 from scaler.explain.outcome import OutcomeRow
 from scaler.ha.replica import Replica
@@ -153,16 +154,6 @@ OUTCOME_FAMILIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LazySamples:
-    """Samples of a family that are made when they are read."""
-
-    make: Callable[[], Iterable[Sample]]
-
-    def __iter__(self) -> Iterator[Sample]:
-        yield from self.make()
-
-
 class BoardCollector:
     """Exposes the decisions of the Board and the readings behind them.
 
@@ -174,14 +165,7 @@ class BoardCollector:
 
     def collect(self) -> Iterable[Metric]:
         board, now = self._board(), self._now()
-        samples = cache(lambda: {each.name: each.samples for each in families(board, now)})
-        for family in families(replace(board, decisions={}), now):
-            family.samples = LazySamples(partial(_of_family, samples, family.name))  # type: ignore[assignment]
-            yield family
-
-
-def _of_family(samples: Callable[[], Mapping[str, Iterable[Sample]]], name: str) -> Iterable[Sample]:
-    return samples()[name]
+        yield from lazily(lambda: families(board, now), families(replace(board, decisions={}), now))
 
 
 def families(board: Board, now: float) -> Iterator[Metric]:

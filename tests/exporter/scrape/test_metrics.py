@@ -308,6 +308,18 @@ def test_counters_are_read_at_each_collection():
     assert b"tidegate_scrapes_total{" in generate_latest(registry)
 
 
+def test_samples_are_of_the_moment_of_the_collection_though_they_are_built_later():
+    counters = {CHAT: failed(CHAT, FailureKind.TIMEOUT)}
+    families = list(ScrapeCollector(lambda: counters, Delays()).collect())
+    counters[CHAT].scrapes += 1
+    counters[CHAT].failures[FailureKind.EMPTY] = 1
+    counters[NODE] = landed(NODE, GPUS)
+    samples = {sample.name: sample for family in families for sample in family.samples}
+    assert samples["tidegate_scrapes_total"].value == 1
+    assert samples["tidegate_scrape_failures_total"].labels["reason"] == "timeout"
+    assert "tidegate_gpu_power_watts" not in samples
+
+
 def test_late_and_skipped_scrapes_are_zero_before_any():
     delays = Delays()
     registry = exposed({}, delays)
