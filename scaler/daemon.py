@@ -170,7 +170,7 @@ class Daemon:
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
         self._delays = Delays()
         registry.register(ScrapeCollector(self._counters, self._delays))
-        registry.register(web_accounts.AccountsCollector(self._decider, self._leads, clock.now))
+        registry.register(web_accounts.AccountsCollector(self._decider, self._leads, clock.now, self._team))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._registry.object_errors, clock.now))
             registry.register(OutcomeCollector(self._outcomes.all))
@@ -192,7 +192,9 @@ class Daemon:
                 *ExplainHandler(
                     lambda: self.publisher.board, self._explainer, clock.now, self._repeats, self._outcomes.of
                 ).routes(),
-                *web_accounts.routes(self._decider, lambda: self._config.prices.accounted.gpu_hour, clock.now),
+                *web_accounts.routes(
+                    self._decider, lambda: self._config.prices.accounted.gpu_hour, clock.now, self._team
+                ),
             ),
         )
         self._self_metrics.reload_ok.set(1)
@@ -253,6 +255,13 @@ class Daemon:
             await self._redis.close()
             await self._pages.close()
         self._log.info("stopped")
+
+    def _team(self, workload: WorkloadKey) -> str | None:
+        """The team of a workload, by a label of its scale target; None without one."""
+        label, target = self._config.prices.team_label, self._registry.targets.get(workload)
+        if label is None or target is None or self._cluster is None:
+            return None
+        return self._cluster.labels_of(target).get(label)
 
     def ask_reload(self) -> None:
         """Read the configuration again soon (SIGHUP)."""

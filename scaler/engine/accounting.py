@@ -15,6 +15,12 @@ for a restart from 0.
     asleep     not there: what would be held if it were awake
     unknown    ready, and it is unknown whether they have work; or the number of replicas is unknown
 
+GPUs are whole ones: a MIG slice is its sevenths, a replica of a shared GPU its part. `NodeGpus` has those of all nodes:
+what no workload holds of them is unallocated. So the held states of all workloads and `unallocated` add up to the
+GPU-seconds of the nodes.
+
+A price is that of the moment: a later one changes no cost before it. GPU-seconds without a price are counted apart.
+
 The cluster counts replicas and targets show work, so a workload may have several uses at once. Work is not divided
 among ready replicas: eight of them with one request between them all serve. A replica that terminates counts with the
 ready ones as long as it holds its GPUs.
@@ -27,22 +33,26 @@ and 8 more are pending. After 10 s that is 160 GPU-seconds `serving`, 80 `loadin
 from __future__ import annotations
 
 from enum import StrEnum
+from math import isnan, nan
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, fitting, named, zero_if_unknown
 from scaler.signals.aggregate import Aggregate
 
 NOT_YET = -1
+HOUR_S, DAY_S = 3600.0, 86400.0
 # Two replicas that count the same workload since the same moment have it a little apart, because their clocks are.
 SAME_SINCE_S = 60.0
 # A clock at 1970 before its first NTP update would enter half a century, for good.
 LONGEST_GAP_S = 30 * 86400.0
 # Of any counter here: GPU-seconds of 30,000 GPUs in a thousand years, and a trillion tokens a second for an hour.
 MOST_SUM = 1e15
+# Of a day: its number, its seconds with a gap of 30 days, its GPUs.
+MOST_DAY = 1e7
 
 
 class AccountedSweep(NamedTuple):
@@ -56,6 +66,9 @@ class AccountedSweep(NamedTuple):
     apart:  those of an observed workload, less spec.replicas; NaN unknown, or not observed.
     wanted: replicas that are to run: spec.replicas, or the decision where the cluster never counts; NaN unknown.
     rising: the last change of `wanted`: 1 up, 0 down; NaN: none yet.
+    hour:   the price of one of its GPUs for an hour; NaN unknown.
+    watts:  the power of its GPUs; NaN unknown.
+    most:   replicas that it may have.
     counts: the cluster has ever counted its replicas.
     """
 
@@ -67,20 +80,28 @@ class AccountedSweep(NamedTuple):
     apart: Floats
     wanted: Floats
     rising: Floats
+    hour: Floats
+    watts: Floats
+    most: Floats
     counts: Mask
 
     @classmethod
     def blank(cls, rows: int) -> AccountedSweep:
-        each, queued, would, apart, wanted, rising = np.full((6, rows), np.nan)
+        each, queued, would, apart, wanted, rising, hour, watts, most = np.full((9, rows), np.nan)
         unseen, unknown = np.full(rows, NOT_YET, dtype=np.int64), np.full((rows, len(STATES)), np.nan)
         counts = np.zeros(rows, dtype=np.bool_)
-        return cls(unseen, unknown, each, queued, would, apart, wanted, rising, counts)
+        return cls(unseen, unknown, each, queued, would, apart, wanted, rising, hour, watts, most, counts)
 
 
 class LedgerSums(NamedTuple):
     """Counters, a slot per workload; they never fall. NaN: never known, which is not 0.
 
-    gpu_seconds, state_seconds: shape (rows, len(STATES)).
+    gpu_seconds, state_seconds, cost: shape (rows, len(STATES)).
+    priced, powered: GPU-seconds held while their price, or power, was known.
+    joules:   energy in the latter.
+    held_apart, at_maximum, at_peak: GPU-seconds of the same time: held, and what always on would have held, with the
+               maximum of replicas and with the most GPUs of that day (UTC) until then.
+    cost_apart, cost_at_maximum, cost_at_peak: their cost, while there was a price.
     wakes, sleeps: scale-ups from zero and scale-downs to zero, by spec.replicas.
     reversals: rises after a fall, and falls after a rise. To 8 in any number of steps and back to 1 is one.
     requests, prompt, generated: finished requests and tokens that engines have counted.
@@ -92,6 +113,16 @@ class LedgerSums(NamedTuple):
 
     gpu_seconds: Floats
     state_seconds: Floats
+    cost: Floats
+    priced: Floats
+    powered: Floats
+    joules: Floats
+    held_apart: Floats
+    at_maximum: Floats
+    at_peak: Floats
+    cost_apart: Floats
+    cost_at_maximum: Floats
+    cost_at_peak: Floats
     wakes: Floats
     sleeps: Floats
     reversals: Floats
@@ -107,36 +138,97 @@ class LedgerSums(NamedTuple):
 
     @classmethod
     def blank(cls, rows: int) -> LedgerSums:
-        states = (rows, len(STATES))
-        wakes, sleeps, reversals, shadow, more, fewer = np.zeros((6, rows))
-        requests, prompt, generated, saved, added, queued = np.full((6, rows), np.nan)
-        return cls(
-            gpu_seconds=np.full(states, np.nan),
-            state_seconds=np.zeros(states),
-            wakes=wakes,
-            sleeps=sleeps,
-            reversals=reversals,
-            requests=requests,
-            prompt=prompt,
-            generated=generated,
-            shadow=shadow,
-            saved=saved,
-            added=added,
-            queued=queued,
-            more=more,
-            fewer=fewer,
-        )
+        numbers = {name: np.full(rows, np.nan) for name in cls._fields}
+        tables = {"gpu_seconds": np.full((rows, len(STATES)), np.nan), "cost": np.full((rows, len(STATES)), np.nan)}
+        zeros = {name: np.zeros(rows) for name in ("wakes", "sleeps", "reversals", "shadow", "more", "fewer")}
+        return cls(**{**numbers, **tables, **zeros, "state_seconds": np.zeros((rows, len(STATES)))})
+
+
+class DayPeak(NamedTuple):
+    """The present day (UTC) of each workload; every column has shape (rows,).
+
+    day:  since 1970; NaN not yet. gpus: the most held in it. seconds: of it in which the GPUs were known.
+    """
+
+    day: Floats
+    gpus: Floats
+    seconds: Floats
+
+    def after(self, held: Floats, took: Floats, now: float) -> tuple[DayPeak, Floats]:
+        """The day after `took` seconds with `held` GPUs that end at `now`, and by how much its peak times its seconds
+        have risen. An interval over midnight belongs to the day in which it ends.
+        """
+        day = np.full(len(held), np.floor(now / DAY_S))
+        same = self.day == day
+        gpus, seconds = np.where(same, self.gpus, 0.0), np.where(same, self.seconds, 0.0)
+        measured = ~np.isnan(held)
+        peak = np.where(measured, np.fmax(gpus, held), gpus)
+        longer = seconds + np.where(measured, took, 0.0)
+        return DayPeak(day, peak, longer), np.where(measured, peak * longer - gpus * seconds, np.nan)
+
+
+class NodeGpus(NamedTuple):
+    """The GPUs of all nodes: whole ones, and what they cost per hour; NaN unknown."""
+
+    gpus: float
+    hour: float
+
+
+class FleetSums(NamedTuple):
+    """Counters of all nodes since POSIX seconds `since`, NaN not yet: GPU-seconds and cost, and the part of both that
+    no workload held.
+    """
+
+    since: float = nan
+    gpu_seconds: float = nan
+    unallocated: float = nan
+    cost: float = nan
+    unallocated_cost: float = nan
+
+    def plus(self, rise: FleetSums, since: float) -> FleetSums:
+        def added(before: float, more: float) -> float:
+            return before if isnan(more) else more + (0.0 if isnan(before) else before)
+
+        sums = (added(before, more) for before, more in zip(self[1:], rise[1:], strict=True))
+        return FleetSums(since if isnan(self.since) else self.since, *sums)
 
 
 class Ledger:
-    """Accounts a fixed list of workloads. since: POSIX seconds when each began to be counted; NaN not yet."""
+    """Accounts a fixed list of workloads. since: POSIX seconds when each began to be counted; NaN not yet.
+
+    fleet_kept, fleet_shown: the sums of all nodes, as `kept` and `shown`.
+    """
 
     def __init__(self, rows: int, gap_s: float) -> None:
         """gap_s: a sweep holds for so long; later seconds are unknown."""
         self.since, self._swept_at = np.full((2, rows), np.nan)
         self.now = AccountedSweep.blank(rows)
         self.kept, self.shown = LedgerSums.blank(rows), LedgerSums.blank(rows)
-        self._gap_s = gap_s
+        self.fleet, self.fleet_kept, self.fleet_shown = NodeGpus(nan, nan), FleetSums(), FleetSums()
+        self._day = DayPeak(*np.full((3, rows), np.nan))
+        self._fleet_at, self._gap_s = nan, gap_s
+
+    def enter_fleet(self, fleet: NodeGpus, now: float, *, leads: bool) -> None:
+        """Enters the time of all nodes since the last call. Called before `enter` of the same moment."""
+        if isnan(fleet.gpus) and isnan(self.fleet.gpus):
+            return
+        took = min(max(now - self._fleet_at, 0.0), LONGEST_GAP_S) if not isnan(self._fleet_at) else 0.0
+        held = zero_if_unknown(self.now.gpus[:, HELD]).sum(axis=1)
+        priced = held > 0.0
+        costs = float((held[priced] * self.now.hour[priced]).sum())
+        free = max(self.fleet.gpus - float(held.sum()), 0.0) if not isnan(self.fleet.gpus) else nan
+        free_hour = max(self.fleet.hour - costs, 0.0) if not isnan(self.fleet.hour - costs) else nan
+        rise = FleetSums(
+            nan,
+            self.fleet.gpus * took,
+            free * took,
+            self.fleet.hour * took / HOUR_S,
+            free_hour * took / HOUR_S,
+        )
+        self.fleet_kept = self.fleet_kept.plus(rise, now)
+        if leads:
+            self.fleet_shown = self.fleet_shown.plus(rise, now)
+        self.fleet, self._fleet_at = fleet, now
 
     def enter(self, moment: AccountedSweep, counted: Floats, now: float, *, leads: bool) -> None:
         """Enter the time since the last sweep, and remember what is seen at this one, `now` in POSIX seconds.
@@ -162,13 +254,31 @@ class Ledger:
         seconds = np.zeros(before.gpus.shape)
         seconds[np.arange(len(code)), code] = took
         blind = np.zeros(before.gpus.shape)
-        blind[:, UNKNOWN] = before.gpus.sum(axis=1)
+        blind[:, UNKNOWN] = before.gpus[:, HELD].sum(axis=1)
         held = np.where(looked[:, None], before.gpus, np.where(np.isnan(before.gpus), np.nan, blind))
         compared = np.where(looked, before.apart, np.nan)
         apart, each = compared * took, before.each
+        gpus, hour = held[:, HELD].sum(axis=1), before.hour / HOUR_S
+        watts = np.where(looked, before.watts, np.nan)
+        self._day, at_peak = self._day.after(np.where(took > 0.0, gpus, np.nan), took, now)
+        at_maximum = np.maximum(before.most * each, gpus) * took
+        unknown = np.isnan(at_maximum) | np.isnan(at_peak)
+        held_apart, at_maximum, at_peak = (
+            np.where(unknown, np.nan, column) for column in (gpus * took, at_maximum, at_peak)
+        )
         return LedgerSums(
             gpu_seconds=held * took[:, None],
             state_seconds=seconds,
+            cost=held * took[:, None] * hour[:, None],
+            priced=gpus * took + hour * 0.0,
+            powered=gpus * took + watts * 0.0,
+            joules=watts * took,
+            held_apart=held_apart,
+            at_maximum=at_maximum,
+            at_peak=at_peak,
+            cost_apart=held_apart * hour,
+            cost_at_maximum=at_maximum * hour,
+            cost_at_peak=at_peak * hour,
             wakes=((before.wanted == 0.0) & (moment.wanted > 0.0)).astype(float),
             sleeps=((before.wanted > 0.0) & (moment.wanted == 0.0)).astype(float),
             reversals=(np.abs(moment.rising - before.rising) == 1.0).astype(float),
@@ -184,8 +294,18 @@ class Ledger:
         )
 
     def columns(self) -> dict[str, Array]:
-        """The columns that a checkpoint keeps; live arrays."""
-        return {**named("accounts", self._here()), **named("accounts.kept", self.kept._asdict())}
+        """The columns that a checkpoint keeps; live arrays, but for those of the nodes: a state has a slot per workload
+        alone, so each has the sums of all nodes.
+        """
+        fleet = (*self.fleet_kept[1:], *self.fleet)
+        return {
+            **named("accounts", self._here()),
+            **named("accounts.kept", self.kept._asdict()),
+            **named("accounts.day", self._day._asdict()),
+            "accounts.fleet": np.tile(np.array(fleet), (len(self.since), 1)),
+            "accounts.fleet_since": np.full(len(self.since), self.fleet_kept.since),
+            "accounts.fleet_at": np.full(len(self.since), self._fleet_at),
+        }
 
     def _here(self) -> dict[str, Array]:
         """The last sweep. `swept_at` and `since` are times, by their last words."""
@@ -203,11 +323,28 @@ class Ledger:
         longer &= ~np.isnan(theirs[source_rows])
         copy_into(self.columns(), columns, rows[longer], source_rows[longer])
         _make_sound(self.now, self.kept, rows[longer])
+        day = np.stack([column[rows[longer]] for column in self._day])
+        self._day.day[rows[longer]] = np.where(((day >= 0.0) & (day <= MOST_DAY)).all(axis=0), day[0], np.nan)
+        self._take_fleet(columns, source_rows[longer])
+
+    def _take_fleet(self, columns: Columns, source_rows: Rows) -> None:
+        """Takes the sums of all nodes if they began earlier. A column of another shape is another version's."""
+        like = {name: column for name, column in self.columns().items() if name.startswith("accounts.fleet")}
+        fits = {name: fitting(columns, name, column) for name, column in like.items()}
+        found = {name: column[source_rows] for name, column in fits.items() if column is not None}
+        if not len(source_rows) or len(found) < len(like):
+            return
+        *sums, gpus, hour = found["accounts.fleet"][0].tolist()
+        since, at = (float(found[f"accounts.fleet_{name}"][0]) for name in ("since", "at"))
+        sound = all(isnan(value) or 0.0 <= value <= MOST_SUM for value in (*sums, gpus, hour))
+        if sound and (isnan(self.fleet_kept.since) or since < self.fleet_kept.since - SAME_SINCE_S):
+            self.fleet_kept, self.fleet, self._fleet_at = FleetSums(since, *sums), NodeGpus(gpus, hour), at
 
     def go_on(self, other: Ledger, rows: Rows, source_rows: Rows) -> None:
         """Takes the counters of Prometheus too, within one process."""
         for mine, theirs in zip(self.shown, other.shown, strict=True):
             mine[rows] = theirs[source_rows]
+        self.fleet, self._fleet_at, self.fleet_shown = other.fleet, other._fleet_at, other.fleet_shown
 
 
 def _make_sound(moment: AccountedSweep, kept: LedgerSums, rows: Rows) -> None:
@@ -225,10 +362,13 @@ def _make_sound(moment: AccountedSweep, kept: LedgerSums, rows: Rows) -> None:
 
 
 class SweepAnswers(NamedTuple):
-    """replicas: as decided; NaN unknown. observed: not served to controllers."""
+    """replicas: as decided; NaN unknown. observed: not served to controllers. hour: the price of one of its GPUs for an
+    hour; NaN unknown.
+    """
 
     replicas: Floats
     observed: Mask
+    hour: Floats
 
 
 def look(
@@ -239,7 +379,10 @@ def look(
     does = doing(totals, conditions, now)
     replicas_by_use = replicas(totals, conditions, does)
     state = states(replicas_by_use, totals, conditions, does)
-    each = np.where(np.isnan(totals.gpus_each), before.each, totals.gpus_each)
+    each, hour = (
+        np.where(np.isnan(column), last, column)
+        for column, last in ((totals.whole_each, before.each), (answers.hour, before.hour))
+    )
     queued = np.where(
         np.isnan(readings.waiting) & np.isnan(readings.held),
         np.nan,
@@ -249,13 +392,16 @@ def look(
     changed = np.abs(wanted - before.wanted) > 0.0
     return AccountedSweep(
         state=state,
-        gpus=gpus(replicas_by_use, state, totals, each, before.gpus.sum(axis=1)),
+        gpus=gpus(replicas_by_use, state, totals, each, before.gpus[:, HELD].sum(axis=1)),
         each=each,
         queued=queued,
         would=answers.replicas.copy(),
         apart=np.where(answers.observed, answers.replicas - readings.wanted, np.nan),
         wanted=wanted,
         rising=np.where(changed, wanted > before.wanted, before.rising),
+        hour=hour,
+        watts=totals.held.watts,
+        most=conditions.maximum.copy(),
         counts=before.counts | ~np.isnan(readings.wanted),
     )
 
@@ -281,6 +427,8 @@ class GpuUse(StrEnum):
 
 STATES = tuple(GpuUse)
 SERVING, IDLE_WARM, LOADING, PENDING, ASLEEP, UNKNOWN = range(len(STATES))
+# States that hold a GPU: pending replicas do not yet, asleep ones no longer.
+HELD = [SERVING, IDLE_WARM, LOADING, UNKNOWN]
 # Of several at once the first that is there is the workload's own: serving before anything, and what is not known
 # before what is.
 _FIRST = (SERVING, UNKNOWN, IDLE_WARM, LOADING, PENDING, ASLEEP)
@@ -291,7 +439,7 @@ class Circumstances(NamedTuple):
 
     whole:   all of its demand is known.
     zero:    Tidegate publishes zero to controllers.
-    minimum: replicas while awake.
+    minimum, maximum: replicas while awake.
     gpu_quiet: engine activity (ratio) at or below which a GPU counts as quiet.
     rise_s:  seconds for which a counter that has risen shows work: a page is read so often.
     """
@@ -299,6 +447,7 @@ class Circumstances(NamedTuple):
     whole: Mask
     zero: Mask
     minimum: Floats
+    maximum: Floats
     gpu_quiet: Floats
     rise_s: float
 
@@ -359,8 +508,7 @@ def gpus(replicas_by_use: Floats, state: Codes, totals: Aggregate, each: Floats,
     out: Floats = replicas_by_use * each[:, None]
     # With no count, what a page shows as its own does what the workload does; what is not seen any more is unknown.
     uncounted = np.isnan(replicas_by_use).any(axis=1)
-    shown = np.where(totals.gpus.shown > 0.0, totals.gpus.shown, np.nan)
-    held = np.where(np.isnan(totals.gpus_held), shown, totals.gpus_held)
+    held = totals.held.whole
     rows = np.flatnonzero(uncounted & ~np.isnan(np.where(np.isnan(held), last, held)))
     out[rows] = 0.0
     blind = np.isnan(held[rows])

@@ -7,14 +7,14 @@ also without responses (staleness, decay, keep-warm). Both return the Decisions 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import inf
+from math import inf, nan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exporter.attribution import Names, Owners, owners_by_name
 from exporter.kubernetes.objects import Pod
-from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey
+from exporter.model import Floats, GpuPart, PodKey, ReplicaCount, Samples, Target, WorkloadKey
 from scaler.columns import Array, Columns, Identities, Mask, Rows, State, copy_into, named, pairs, plausible, translated
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision
@@ -23,7 +23,9 @@ from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
 from scaler.policy.groups import Decided, Groups, closure, decide_groups
 from scaler.policy.kernel import answered, choose
 from scaler.policy.overrides import Brake
+from scaler.policy.prices import PriceList
 from scaler.signals.aggregate import Aggregate
+from scaler.signals.gpus import no_price
 from scaler.signals.latest import LatestSamples, TargetRules
 from scaler.signals.open_gaps import OpenGaps
 from scaler.signals.pods import Chosen, PodNumbers, TargetReading
@@ -32,7 +34,7 @@ from scaler.signals.smoothing import Rings, Smoother
 from scaler.workloads.spec import WorkloadSpec
 
 from . import checkpoint
-from .accounting import Circumstances, Ledger, SweepAnswers, look
+from .accounting import Circumstances, Ledger, NodeGpus, SweepAnswers, look
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
 from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import PendingDecisions, Published
@@ -46,6 +48,10 @@ class Arrival(NamedTuple):
 
     rows: Rows
     at: Floats
+
+
+def _own_prices(plans: Sequence[WorkloadSpec]) -> Floats:
+    return np.array([nan if plan.gpu_hour is None else plan.gpu_hour for plan in plans], dtype=float)
 
 
 class Decider:
@@ -63,6 +69,7 @@ class Decider:
         prices: HourlyPrices = PRICES,
         log_bytes: int = 0,
         tick_s: float = 1.0,
+        gpu_hours: PriceList | None = None,
     ) -> None:
         """interval_s: seconds between scrapes of one target; a reading is fresh for `fresh_intervals` of them.
 
@@ -71,7 +78,11 @@ class Decider:
         fleet:  brakes of all workloads.
         log_bytes: memory of the decision log; 0 for none.
         tick_s: seconds between sweeps.
+        gpu_hours: prices of the accounts; None: none.
         """
+        self._price = no_price if gpu_hours is None else gpu_hours.hour
+        self._gpu_hour = _own_prices(plans)
+        self._fleet = NodeGpus(nan, nan)
         self.plans = tuple(plans)
         self.workloads = tuple(plan.workload for plan in self.plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
@@ -96,6 +107,7 @@ class Decider:
             limit_s=interval_s * fresh_intervals,
             names=names,
             sharing=self._groups.sharing(self._specs),
+            hour=self._price,
         )
         self._sizes = Sizes(self._specs, self._slack_s)
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
@@ -139,6 +151,14 @@ class Decider:
         self._latest.counted(workload, None)
         if workload in self._rows:
             self._uncounted.awaited[self._rows[workload]] = True
+
+    def has_nodes(self, gpus: Sequence[GpuPart] | None) -> None:
+        """Sets the GPUs of all nodes; None: unknown."""
+        if gpus is None:
+            self._fleet = NodeGpus(nan, nan)
+        else:
+            hour = sum(part.whole * self._price(part.model) for part in gpus)
+            self._fleet = NodeGpus(sum(part.whole for part in gpus), hour)
 
     def retire(self, target: Target) -> None:
         self._pending.changed[self._latest.rows_of(target)] = True
@@ -347,6 +367,7 @@ class Decider:
         for mine, new in zip(self._specs, fresh._specs, strict=True):
             mine[rows] = new  # the rules of learning, the shares of queues and `Uncounted` hold the same arrays
         self._tolerance[rows], self.observed[rows] = fresh._tolerance, fresh.observed
+        self._gpu_hour[rows] = fresh._gpu_hour
         self._latest.replan(fresh._latest.sources, rows)
         self._signals.replan(rows, fresh._signals)
         self._constraint_source.replan(rows, fresh._constraint_source)
@@ -416,9 +437,11 @@ class Decider:
         """Enters what all workloads have done since the last sweep into the ledger."""
         specs = self._specs
         zero = (verdicts.replicas == 0.0) & ~self.observed
-        found = Circumstances(whole, zero, specs.minimum, specs.gpu_quiet, rise_s=self._interval_s)
-        answers = SweepAnswers(verdicts.replicas, self.observed)
+        found = Circumstances(whole, zero, specs.minimum, specs.maximum, specs.gpu_quiet, rise_s=self._interval_s)
+        hour = np.where(np.isnan(self._gpu_hour), totals.held.hour, self._gpu_hour)
+        answers = SweepAnswers(verdicts.replicas, self.observed, hour)
         moment = look(totals, found, answers, self.books.now, now)
+        self.books.enter_fleet(self._fleet, now, leads=leads)
         self.books.enter(moment, self._latest.activity.take_counted(), now, leads=leads)
 
     def _decide(self, rows: Rows, now: float, *, arrival: Arrival | None = None, leads: bool = False) -> list[Decision]:

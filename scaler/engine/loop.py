@@ -409,6 +409,8 @@ class ControlLoop:
         try:
             self._check_sync(now)
             self._counting.tick(self._decider, self._scaled, self._registry.targets, now)
+            if self._context.cluster is not None:
+                self._decider.has_nodes(self._context.cluster.node_gpus(now))
             changed = self._decider.sweep(now, leads=self._context.leads(now))
             decided_at = self._context.clock.now()
             self._publish(changed, now)
@@ -433,7 +435,8 @@ class ControlLoop:
     def _count(self, workloads: Collection[WorkloadKey]) -> None:
         """Their replicas, as they are now."""
         try:
-            self._counting.count(workloads, self._decider, self._registry.targets, self._context.clock.now())
+            now = self._context.clock.now()
+            self._counting.count(workloads, self._decider, self._scaled, self._registry.targets, now)
         except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
             self._context.self_metrics.internal_errors.labels("discovery").inc()
 

@@ -161,6 +161,7 @@ def new_decider(config: Config, context: LoopContext, registry: Registry, plans:
         fleet=() if config.brake is None else (config.brake,),
         prices=HourlyPrices(config.prices.gpu_hour, config.prices.waiting_hour),
         log_bytes=config.explain.memory,
+        gpu_hours=config.prices.accounted,
         tick_s=config.tick,
     )
 

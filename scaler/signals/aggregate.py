@@ -39,6 +39,17 @@ class VisibleGpus(NamedTuple):
     ceiling: Floats
 
 
+class HeldGpus(NamedTuple):
+    """The GPUs of a workload's running pods in whole ones; every column has shape (rows,), NaN unknown.
+
+    whole: how many. hour: the price of one for an hour. watts: the power of all.
+    """
+
+    whole: Floats
+    hour: Floats
+    watts: Floats
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """The fresh readings of some workloads, added up; every column has shape (rows,), NaN unknown.
@@ -54,6 +65,7 @@ class Aggregate:
     finished: requests finished since the start of this process, corrected for restarts.
     sleeping: pods with an engine in sleep mode.
     leaving:  terminating replicas that still hold their GPUs.
+    held:     `gpus_held` in whole ones, else those that are shown, with their price and power.
     """
 
     readings: Readings
@@ -66,12 +78,19 @@ class Aggregate:
     finished: Floats
     sleeping: Floats
     leaving: Floats
+    held: HeldGpus
 
     @property
     def gpus_each(self) -> Floats:
         """GPUs that a replica holds, ready or not, terminating or not; NaN unknown."""
         running = self.readings.existing - self.readings.pending + self.leaving
         return self.gpus_held / np.where(running > 0.0, running, np.nan)
+
+    @property
+    def whole_each(self) -> Floats:
+        """The same in whole GPUs."""
+        running = self.readings.existing - self.readings.pending + self.leaving
+        return self.held.whole / np.where(running > 0.0, running, np.nan)
 
     @property
     def kv_cache(self) -> Floats:
@@ -101,18 +120,14 @@ class Aggregate:
             choose(rows, self.readings),
             self.gpus_held[rows],
             choose(rows, self.gpus),
-            *(
-                column[rows]
-                for column in (
-                    self.in_pods,
-                    self.latest,
-                    self.rates,
-                    self.uncounted,
-                    self.finished,
-                    self.sleeping,
-                    self.leaving,
-                )
-            ),
+            self.in_pods[rows],
+            self.latest[rows],
+            self.rates[rows],
+            self.uncounted[rows],
+            self.finished[rows],
+            self.sleeping[rows],
+            self.leaving[rows],
+            choose(rows, self.held),
         )
 
     def impute(self, rows: Mask) -> None:

@@ -13,12 +13,12 @@ GPU_SUM is 3/7 x 0.3 + 1/7 x 1.0 and GPU_WEIGHT 4/7: a mean of 0.475, with a cei
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from math import isnan, nan
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,8 +34,23 @@ from .slots import WIDTH, Column
 # A GPU that is no longer in the responses counts as its pod's for as long as the cluster has the pod; if no cluster is
 # configured, for so long (the default hold).
 MISSING_S = 300.0
-_GPU_QUANTITIES = (Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION, Quantity.GPU_MEMORY_USED, Quantity.GPU_LOST)
+_GPU_QUANTITIES = (
+    Quantity.GPU_ENGINE_ACTIVE,
+    Quantity.GPU_UTILIZATION,
+    Quantity.GPU_MEMORY_USED,
+    Quantity.GPU_LOST,
+    Quantity.GPU_POWER,
+)
 _COUNTS = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_BLIND, Column.GPU_LOST]
+
+
+# Those that `_held` returns, in its order.
+_HELD = [Column.GPU_WHOLE, Column.GPU_PRICED, Column.GPU_HOUR, Column.GPU_POWERED, Column.GPU_WATTS]
+Price: TypeAlias = Callable[[str | None], float]  # of an hour of one GPU of a model; NaN if there is none
+
+
+def no_price(model: str | None) -> float:  # noqa: ARG001 - no model has a price
+    return nan
 
 
 class GpuShareReading(NamedTuple):
@@ -96,9 +111,9 @@ def gpu_key(uuid: str, instance: str | None) -> bytes:
 class GpuShares:
     """The shares of all targets with GPUs, and the state of each target from one response to the next."""
 
-    def __init__(self, owners: Owners, names: Names | None = None) -> None:
-        """names: of pods that a response has by their UID; None without a cluster."""
-        self._owners, self._names = owners, names
+    def __init__(self, owners: Owners, names: Names | None = None, hour: Price = no_price) -> None:
+        """names: of pods that a response has by their UID; None without a cluster. hour: prices of GPU models."""
+        self._owners, self._names, self._hour = owners, names, hour
         self._pages: dict[Target, _Page] = {}
         self._spoke_before: set[bytes] = set()
 
@@ -155,6 +170,7 @@ class GpuShares:
             page.exclusive[workload] = [(gpu.uuid, gpu.instance) for gpu in exclusive.values()]
             gaps = tuple(gap for gap in samples.gaps if gap.row in exclusive)
             values = _values(measured, exclusive, page.spoke, {gap.row for gap in gaps})
+            values[_HELD] = _held(measured, exclusive, self._hour)
             values[Column.GPU_LAG] = lag
             # A GPU of a pod that may have ended sizes nothing; its activity may still be the pod's.
             also = [*(measured.activity(row) for row in left), *(part.utilization for part in parts)]
@@ -281,6 +297,7 @@ class _GpuValues(NamedTuple):
     utilisation: list[float]
     memory: list[float]
     lost: list[float]
+    watts: list[float]
 
     @classmethod
     def of(cls, samples: Samples) -> _GpuValues:
@@ -321,6 +338,15 @@ def _values(
     if gpus:
         values[Column.GPU_PODS] = len({pod for gpu in gpus.values() for pod in gpu.pods})
     return values
+
+
+def _held(measured: _GpuValues, gpus: Mapping[int, Gpu], hour: Price) -> tuple[float, ...]:
+    """The columns `_HELD`: GPUs in whole ones, and the price and power of those of which they are known."""
+    parts = [(share(gpu), hour(gpu.model), measured.watts[row]) for row, gpu in gpus.items()]
+    priced = [(part, price) for part, price, _ in parts if not isnan(price)]
+    powered = [watts for *_, watts in parts if not isnan(watts)]
+    money = sum(part * price for part, price in priced)
+    return sum(part for part, *_ in parts), sum(part for part, _ in priced), money, len(powered), sum(powered)
 
 
 def _sum(values: Iterable[float]) -> float:

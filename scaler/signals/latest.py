@@ -24,6 +24,7 @@ from exporter.model import (
     Floats,
     Gap,
     GapReason,
+    GpuPart,
     PodKey,
     ReplicaCount,
     Role,
@@ -40,13 +41,13 @@ from scaler.policy.groups import Sharing
 
 from . import queues, rates
 from .activity import Activity
-from .aggregate import Aggregate, VisibleGpus
-from .gpus import GpuShares, beside, on_page
+from .aggregate import Aggregate, HeldGpus, VisibleGpus
+from .gpus import GpuShares, Price, beside, no_price, on_page
 from .open_gaps import OpenGaps
 from .pods import Chosen, GpuPage, PodEngine, PodNumbers, TargetReading, numbers, read_pages
 from .queues import Incomplete, WakeSource
 from .restart_proof import RestartProof, key_table, keys_of, page_key, page_table
-from .slot_sums import PerWorkload, add_up
+from .slot_sums import PerWorkload, SlotSums, add_up
 from .slots import ACTIVITY, ROLE_CODE, Column, Slots
 
 MOST_GAPS = 20  # incomplete series of a workload that are named to people
@@ -89,12 +90,17 @@ class LatestSamples:
         limit_s: float,
         names: Names | None = None,
         sharing: Sharing | None = None,
+        hour: Price = no_price,
     ) -> None:
-        """limit_s: seconds after which a reading is no longer fresh. sharing: which workloads share a queue."""
+        """limit_s: seconds after which a reading is no longer fresh. sharing: which workloads share a queue.
+
+        hour: the price of an hour of one GPU of a model; NaN if there is none.
+        """
+        self._hour = hour
         self.sources = tuple(sources)
         self._sharing = sharing or Sharing.none(len(self.sources))
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
-        self._owners, self._gpus = owners, GpuShares(owners, names)
+        self._owners, self._gpus = owners, GpuShares(owners, names, hour)
         self._limit = limit_s
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot
@@ -107,6 +113,8 @@ class LatestSamples:
         self.activity = Activity(np.array([s.probe_period for s in self.sources], dtype=np.float64), 64)
         self._listed, self._wanted, self._ready = np.full((3, rows), np.nan)
         self._pending, self._gpus_held, self._existing, self._going = np.full((4, rows), np.nan)
+        self._gpus_whole, self._gpus_hour = np.full((2, rows), np.nan)
+        self.parts: list[tuple[GpuPart, ...]] = [()] * rows  # the GPUs that the cluster counts, by model
         self.awaited = RestartProof(rows)
         self.open_gaps = OpenGaps()
         self._in_pods, self._gpus_owed_until = np.full((2, rows), np.nan)  # the first as last added up
@@ -121,6 +129,7 @@ class LatestSamples:
         """
         for name in PER_WORKLOAD:
             getattr(self, name)[rows] = getattr(other, name)[source_rows]
+        self._adopt_parts(other, rows, source_rows)
         self.awaited.adopt(other.awaited, rows, source_rows)
         self._gpus.adopt(other._gpus)
         self.activity.adopt(other.activity, rows, source_rows)
@@ -148,6 +157,13 @@ class LatestSamples:
         """Copies the replica counts of the workloads that both have: `source_rows` into `rows`, pairwise."""
         for name in COUNTED:
             getattr(self, name)[rows] = getattr(other, name)[source_rows]
+        self._adopt_parts(other, rows, source_rows)
+
+    def _adopt_parts(self, other: LatestSamples, rows: Rows, source_rows: Rows) -> None:
+        """Prices may be others."""
+        for mine, theirs in zip(rows.tolist(), source_rows.tolist(), strict=True):
+            self.parts[mine] = other.parts[theirs]
+            self._price(mine)
 
     def replan(self, sources: Sequence[TargetRules], rows: Rows) -> None:
         """Replaces the sources of `rows`. sources: those of `rows`, in their order, each of the same workload."""
@@ -301,6 +317,15 @@ class LatestSamples:
             self._going[row] = np.nan if count is None else float(count.leaving)
             self._existing[row] = np.nan if count is None or count.existing is None else float(count.existing)
             self._gpus_held[row] = np.nan if count is None or count.gpus is None else float(count.gpus)
+            self.parts[row] = () if count is None else count.parts or (GpuPart(None, self._gpus_held[row]),)
+            self._price(row)
+
+    def _price(self, row: int) -> None:
+        parts = self.parts[row]
+        whole = sum(part.whole for part in parts)
+        money = sum(part.whole * self._hour(part.model) for part in parts)
+        self._gpus_whole[row] = whole if parts else np.nan
+        self._gpus_hour[row] = money / whole if whole else np.nan
 
     def has_gateway(self, workload: WorkloadKey) -> bool:
         """Whether a workload has a gateway, whether or not it answers."""
@@ -463,7 +488,15 @@ class LatestSamples:
             finished=self.activity.finished[rows],
             sleeping=sums.sleeping,
             leaving=self._going[rows],
+            held=self._held(rows, sums),
         )
+
+    def _held(self, rows: Rows, sums: SlotSums) -> HeldGpus:
+        """What the cluster counts, else what GPU targets show. Power counts only if they show all that it counts."""
+        whole, hour, count = self._gpus_whole[rows], self._gpus_hour[rows], self._gpus_held[rows]
+        shown = np.where(np.isnan(whole), sums.gpus_whole, whole)
+        watts = np.where(np.isnan(count) | (count == sums.gpus_shown), sums.gpu_watts, np.nan)
+        return HeldGpus(shown, np.where(np.isnan(hour), sums.gpu_hour, hour), watts)
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """The slots of these workloads, and for each the index of its owner in `rows`."""

@@ -42,6 +42,8 @@ _GPU_PODS, _GPU_BLIND, _GPU_LAG = int(Column.GPU_PODS), int(Column.GPU_BLIND), i
 _GPU_COUNT, _GPU_UTILISED, _GPU_SILENT = int(Column.GPU_COUNT), int(Column.GPU_UTILISED), int(Column.GPU_SILENT)
 _GPU_LOST, _GPU_PARTS = int(Column.GPU_LOST), int(Column.GPU_PARTS)
 _GPU_MEMORY, _GPU_CEILING = int(Column.GPU_MEMORY), int(Column.GPU_CEILING)
+_GPU_WHOLE, _GPU_PRICED, _GPU_HOUR = int(Column.GPU_WHOLE), int(Column.GPU_PRICED), int(Column.GPU_HOUR)
+_GPU_POWERED, _GPU_WATTS = int(Column.GPU_POWERED), int(Column.GPU_WATTS)
 _PARTIAL_IN_HAND, _PARTIAL_COUNTERS = int(Incomplete.IN_HAND), int(Incomplete.COUNTERS)
 _PARTIAL_KV_CACHE, _NO_WAKE_SOURCE = int(Incomplete.KV_CACHE), int(WakeSource.NOTHING)
 _WORK, _KV, _GPU = int(Signal.WORK), int(Signal.KV_CACHE), int(Signal.GPU_ENGINE)
@@ -67,6 +69,8 @@ class SlotSums(NamedTuple):
     """The sums of some workloads, shape (rows,); the names are those of `Readings` and `Aggregate`.
 
     at_gateway: requests that fresh gateway pages show, before they are shared among workloads.
+    gpus_whole: `gpus_shown` in whole GPUs. gpu_hour: the price of one of these for an hour. gpu_watts: their power. NaN
+               unless it is known of all.
     uncounted: engines that expose no counters of tokens.
     """
 
@@ -89,6 +93,9 @@ class SlotSums(NamedTuple):
     gpus_parts: Floats
     gpu_memory: Floats
     gpu_ceiling: Floats
+    gpus_whole: Floats
+    gpu_hour: Floats
+    gpu_watts: Floats
     uncounted: Floats
 
 
@@ -317,6 +324,10 @@ def _finish(
     out.gpus_silent[to], out.gpus_lost[to] = _number(added[_GPU_SILENT]), _number(added[_GPU_LOST])
     out.gpus_parts[to], out.gpu_memory[to] = _number(added[_GPU_PARTS]), added[_GPU_MEMORY]
     out.gpu_ceiling[to] = ceiling if ceiling < 1.0 - DUST else np.nan
+    out.gpus_whole[to] = added[_GPU_WHOLE]
+    all_priced = added[_GPU_PRICED] > added[_GPU_WHOLE] - DUST
+    out.gpu_hour[to] = added[_GPU_HOUR] / added[_GPU_PRICED] if all_priced else np.nan
+    out.gpu_watts[to] = added[_GPU_WATTS] if added[_GPU_POWERED] == added[_GPU_COUNT] else np.nan
     out.uncounted[to] = _number(added[_UNCOUNTED])
     latest[to, _SLO] = np.nan
     for rate in range(_RATE_COUNT):

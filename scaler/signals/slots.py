@@ -42,12 +42,17 @@ class Column(IntEnum):
     GPU_MEMORY = 14  # bytes held on them
     GPU_CEILING = 15  # the maximum of their engine activity, each times its share
     GPU_PARTS = 16  # its pods on GPUs that others share, measured by process
-    GPU_LAG = 17  # seconds by which the readings may be older than their receipt
-    IN_FLIGHT = 18  # requests that a gateway has passed on or holds, if it does not tell them apart
-    SLEEPING = 19  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
-    UNCOUNTED = 20  # 1 if an engine's target exposes no counters of tokens: no rates
+    GPU_WHOLE = 17  # those that are exclusively its, in whole GPUs
+    GPU_PRICED = 18  # … of a model with a price
+    GPU_HOUR = 19  # money that these cost per hour
+    GPU_POWERED = 20  # those that are exclusively its and expose their power
+    GPU_WATTS = 21  # the power of these
+    GPU_LAG = 22  # seconds by which the readings may be older than their receipt
+    IN_FLIGHT = 23  # requests that a gateway has passed on or holds, if it does not tell them apart
+    SLEEPING = 24  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
+    UNCOUNTED = 25  # 1 if an engine's target exposes no counters of tokens: no rates
     # The rates of `policy.capacity.WorkRate`, in its order, per second since the response before.
-    RATES = 21
+    RATES = 26
 
 
 # The width of a slot's values, and of what rates are computed from.

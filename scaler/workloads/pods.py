@@ -14,7 +14,7 @@ from typing import Protocol
 from exporter.attribution import Owners
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.objects import Ref
-from exporter.model import PodKey, ReplicaCount, WorkloadKey
+from exporter.model import GpuPart, PodKey, ReplicaCount, WorkloadKey
 
 
 def cluster_owners(cluster: Cluster, targets: Mapping[WorkloadKey, Ref], by_name: Owners) -> Owners:
@@ -75,13 +75,18 @@ class Counting:
     ) -> None:
         """scaled: the workloads of each target. After a tick that failed, every workload is counted."""
         due, self._whole = self._due(counted, scaled, now), False
-        self.count(due, counted, targets, now)
+        self.count(due, counted, scaled, targets, now)
         self._whole = True
 
     def count(
-        self, workloads: Collection[WorkloadKey], counted: CountListener, targets: Mapping[WorkloadKey, Ref], now: float
+        self,
+        workloads: Collection[WorkloadKey],
+        counted: CountListener,
+        scaled: Mapping[Ref, Collection[WorkloadKey]],
+        targets: Mapping[WorkloadKey, Ref],
+        now: float,
     ) -> None:
-        """Counts these workloads now."""
+        """Counts these workloads now. Those of one scale target have equal parts of its GPUs, each GPU counted once."""
         cluster, replicas = self._cluster, self._replicas
         if cluster is None and replicas is None:
             return
@@ -91,6 +96,9 @@ class Counting:
                 count = replicas.count(workload, now)
             elif cluster is not None and target is not None:
                 count = cluster.count(target, now)
+                sharers = len(scaled.get(target, ()))
+                if count is not None and sharers > 1:
+                    count = count._replace(parts=tuple(GpuPart(m, whole / sharers) for m, whole in count.parts))
             if count is None and cluster is not None and target is not None and cluster.will_count(target, now):
                 counted.await_count(workload)
             else:

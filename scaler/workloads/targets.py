@@ -281,6 +281,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         teaching=_teaching(workload, config),
         probe_period=workload.probe_period,
         tolerance=tolerance,
+        gpu_hour=workload.gpu_hour,
         slo_unsized="" if workload.engine is None else KINDS[workload.engine].unsized,
     )
 

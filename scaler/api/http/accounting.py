@@ -26,16 +26,21 @@ from prometheus_client.samples import Sample
 from exporter.model import Floats, WorkloadKey
 from exporter.scrape.metrics import LazySamples
 from scaler.columns import Mask
-from scaler.engine.accounting import STATES, LedgerSums
+from scaler.engine.accounting import HELD, STATES, AccountedSweep, FleetSums, LedgerSums, NodeGpus
 
 from .collectors import LABELS
 
 if TYPE_CHECKING:
     from scaler.engine.decider import Decider
 
+Teams: TypeAlias = Callable[[WorkloadKey], str | None]
+# Of the GPU-seconds held, the part that must have a price, or a power, for a ratio to tokens.
+COVERED = 0.99
+MILLION = 1e6
+
 PATH = "/api/v1/accounts"
 _STATES = tuple(map(str, STATES))
-TABLES = frozenset({"gpu_seconds", "state_seconds"})  # sums with a number per state; all others are one number
+TABLES = frozenset({"gpu_seconds", "state_seconds", "cost"})  # sums with a number per state; all others are one number
 
 
 Source: TypeAlias = "Callable[[], Decider | None]"  # None until the first configuration runs
@@ -52,12 +57,37 @@ class AccountFamily(NamedTuple):
 
 GPUS = AccountFamily("workload_gpus", "GPUs by state; asleep: those that it would hold if it ran.", "state")
 WOULD = AccountFamily("shadow_replicas", "Replicas that Tidegate would set.", None)
-GAUGES = (GPUS, WOULD)
+GPU_HOUR = AccountFamily("workload_gpu_hour", "Price of one of its GPUs for an hour.", None)
+GAUGES = (GPUS, WOULD, GPU_HOUR)
+COST = AccountFamily(
+    "workload_cost",
+    "Cost of its GPUs by state, without GPUs that have no price.",
+    "state",
+)
+TEAM = AccountFamily("workload_team", "1 for the team of the workload, by the label `prices.team_label`.", "team")
+NODE_GPU_SECONDS = AccountFamily("node_gpu_seconds", "GPU-seconds of all nodes, by `held` and `unallocated`.", "state")
+NODE_COST = AccountFamily("node_cost", "Cost of the GPUs of all nodes, by `held` and `unallocated`.", "state")
 GPU_SECONDS = AccountFamily(
     "workload_gpu_seconds", "GPU-seconds by state, since this process became the leader.", "state"
 )
 STATE_SECONDS = AccountFamily("workload_state_seconds", "Time of the workload by state.", "state")
 COUNTERS = (
+    AccountFamily(
+        "workload_priced_gpu_seconds", "GPU-seconds held with a price: the others are in no cost.", None, {"": "priced"}
+    ),
+    AccountFamily("workload_joules", "Energy of its GPUs while the power of all was known.", None, {"": "joules"}),
+    AccountFamily(
+        "workload_baseline_gpu_seconds",
+        "GPU-seconds of the same time: held, always on at the maximum, and at the peak of the day (UTC).",
+        "baseline",
+        {"held": "held_apart", "maximum": "at_maximum", "peak": "at_peak"},
+    ),
+    AccountFamily(
+        "workload_baseline_cost",
+        "Cost of the same time: held, always on at the maximum, and at the peak of the day (UTC).",
+        "baseline",
+        {"held": "cost_apart", "maximum": "cost_at_maximum", "peak": "cost_at_peak"},
+    ),
     AccountFamily("scale_ups_from_zero", "Scale-ups from zero, counted from spec.replicas.", None, {"": "wakes"}),
     AccountFamily("scale_downs_to_zero", "Scale-downs to zero, counted from spec.replicas.", None, {"": "sleeps"}),
     AccountFamily(
@@ -93,8 +123,10 @@ SHADOW = (
 class AccountsCollector:
     """leads: whether this replica leads at `now`, POSIX seconds."""
 
-    def __init__(self, source: Source, leads: Callable[[float], bool], now: Callable[[], float]) -> None:
-        self._source, self._leads, self._now = source, leads, now
+    def __init__(
+        self, source: Source, leads: Callable[[float], bool], now: Callable[[], float], team: Teams = lambda _: None
+    ) -> None:
+        self._source, self._leads, self._now, self._team = source, leads, now, team
 
     def collect(self) -> Iterable[Metric]:
         ledger = self._source() if self._leads(self._now()) else None
@@ -104,6 +136,7 @@ class AccountsCollector:
             (GPUS, moment and moment.gpus),
             (GPU_SECONDS, sums and sums.gpu_seconds),
             (STATE_SECONDS, sums and sums.state_seconds),
+            (COST, sums and sums.cost),
         ):
             columns = {} if table is None else {state: table[:, slot] for slot, state in enumerate(_STATES)}
             yield _family(family, ledger, columns)
@@ -116,6 +149,27 @@ class AccountsCollector:
             yield _family(family, ledger, {value: np.where(where, column, np.nan) for value, column in columns.items()})
         would = {} if ledger is None else {"": np.where(ledger.observed, ledger.books.now.would, np.nan)}
         yield _family(WOULD, ledger, would)
+        yield _family(GPU_HOUR, ledger, {} if moment is None else {"": moment.hour})
+        yield self._teams(ledger)
+        fleet = FleetSums() if ledger is None else ledger.books.fleet_shown
+        yield _of_nodes(NODE_GPU_SECONDS, fleet.gpu_seconds, fleet.unallocated)
+        yield _of_nodes(NODE_COST, fleet.cost, fleet.unallocated_cost)
+
+    def _teams(self, ledger: Decider | None) -> Metric:
+        family = GaugeMetricFamily(f"tidegate_{TEAM.name}", TEAM.help, labels=(*LABELS, "team"))
+        for workload in () if ledger is None else ledger.workloads:
+            team = self._team(workload)
+            if team is not None:
+                family.add_metric([workload.namespace, workload.label, team], 1.0)
+        return family
+
+
+def _of_nodes(about: AccountFamily, total: float, free: float) -> Metric:
+    family = CounterMetricFamily(f"tidegate_{about.name}", about.help, labels=["state"])
+    for state, value in (("held", total - free), ("unallocated", free)):
+        if not isnan(value):
+            family.add_metric([state], value)
+    return family
 
 
 def _columns(family: AccountFamily, sums: LedgerSums | None) -> dict[str, Floats]:
@@ -155,29 +209,68 @@ class Account(NamedTuple):
     observed: Mask
     since: Floats
     sums: LedgerSums
+    moment: AccountedSweep
+    fleet: NodeGpus
+    fleet_sums: FleetSums
 
 
 def account(ledger: Decider) -> Account:
     books = ledger.books
     sums = LedgerSums(*(column.copy() for column in books.kept))
-    return Account(ledger.workloads, ledger.observed, books.since.copy(), sums)
+    since = books.since.copy()
+    return Account(ledger.workloads, ledger.observed, since, sums, books.now, books.fleet, books.fleet_kept)
 
 
-def document(account: Account | None, gpu_hour: float | None, now: float) -> dict[str, Any]:
+def document(
+    account: Account | None, gpu_hour: float | None, now: float, team: Teams = lambda _: None
+) -> dict[str, Any]:
     """`/api/v1/accounts` as plain JSON-able data.
 
-    gpu_hour: price of a GPU per hour; None if not configured. now: POSIX seconds.
+    gpu_hour: price of a GPU per hour; None if not configured. now: POSIX seconds. team: of a workload.
     """
-    entries = [] if account is None else list(_entries(account))
+    entries = [] if account is None else list(_entries(account, team))
     entries.sort(key=lambda entry: (entry["namespace"], entry["name"], entry["trigger"]))
     begun = [entry["since"] for entry in entries if entry["since"] is not None]
-    return {"now": now, "since": min(begun, default=None), "gpu_hour": gpu_hour, "workloads": entries}
+    return {
+        "now": now,
+        "since": min(begun, default=None),
+        "gpu_hour": gpu_hour,
+        "nodes": None if account is None else _nodes(account),
+        "workloads": entries,
+    }
 
 
-def _entries(account: Account) -> Iterator[dict[str, Any]]:
+def _nodes(account: Account) -> dict[str, Any] | None:
+    """The GPUs of all nodes; None if they were never known."""
+    fleet, sums = account.fleet, account.fleet_sums
+    if isnan(fleet.gpus) and isnan(sums.gpu_seconds):
+        return None
+    return {
+        "since": _or_none(sums.since),
+        "gpus": _or_none(fleet.gpus),
+        "gpu_seconds": _or_none(sums.gpu_seconds),
+        "unallocated_gpu_seconds": _or_none(sums.unallocated),
+        "cost": _or_none(sums.cost),
+        "unallocated_cost": _or_none(sums.unallocated_cost),
+    }
+
+
+def _per_million(
+    total: float | None, covered: float | None, held: float | None, counts: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    """What a million tokens of each kind took: the whole of `total` for each. None unless it is of nearly all GPUs."""
+    if total is None or covered is None or not held or covered < COVERED * held:
+        return dict.fromkeys(counts)
+    return {kind: total / tokens * MILLION if tokens else None for kind, tokens in counts.items()}
+
+
+def _entries(account: Account, team: Teams) -> Iterator[dict[str, Any]]:
     # Lists first: numbers taken out of arrays one by one take much longer.
     sums = {name: column.tolist() for name, column in account.sums._asdict().items()}
     since, observes = account.since.tolist(), account.observed.tolist()
+    hours = account.moment.hour.tolist()
+    held_by_all = account.sums.gpu_seconds[:, HELD].sum(axis=1).tolist()
+    cost_by_all = account.sums.cost[:, HELD].sum(axis=1).tolist()
     for row, workload in enumerate(account.workloads):
         of = {name: _or_none(column[row]) for name, column in sums.items() if name not in TABLES}
         shadow = {
@@ -188,6 +281,8 @@ def _entries(account: Account) -> Iterator[dict[str, Any]]:
             "more_seconds": of["more"],
             "fewer_seconds": of["fewer"],
         }
+        held, cost = _or_none(held_by_all[row]), _or_none(cost_by_all[row])
+        tokens = {"prompt": of["prompt"], "generation": of["generated"]}
         yield {
             "namespace": workload.namespace,
             "name": workload.name,
@@ -199,7 +294,20 @@ def _entries(account: Account) -> Iterator[dict[str, Any]]:
             "wakes": of["wakes"],
             "sleeps": of["sleeps"],
             "requests_finished": of["requests"],
-            "tokens": {"prompt": of["prompt"], "generation": of["generated"]},
+            "tokens": tokens,
+            "team": team(workload),
+            "gpu_hour": _or_none(hours[row]),
+            "cost": _by_state(sums["cost"][row]),
+            "priced_gpu_seconds": of["priced"],
+            "joules": of["joules"],
+            "baseline": {
+                "gpu_seconds": {"held": of["held_apart"], "maximum": of["at_maximum"], "peak": of["at_peak"]},
+                "cost": {"held": of["cost_apart"], "maximum": of["cost_at_maximum"], "peak": of["cost_at_peak"]},
+            },
+            "per_million_tokens": {
+                "cost": _per_million(cost, of["priced"], held, tokens),
+                "joules": _per_million(of["joules"], of["powered"], held, tokens),
+            },
             "shadow": shadow if observes[row] or of["shadow"] else None,
         }
 
@@ -212,16 +320,18 @@ def _or_none(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def routes(source: Source, gpu_hour: Callable[[], float | None], now: Callable[[], float]) -> list[web.RouteDef]:
+def routes(
+    source: Source, gpu_hour: Callable[[], float | None], now: Callable[[], float], team: Teams = lambda _: None
+) -> list[web.RouteDef]:
     """For `WebServer(more=...)`."""
 
     async def get(_: web.Request) -> web.Response:
         ledger = source()
         copied = None if ledger is None else account(ledger)
-        return web.json_response(text=await asyncio.to_thread(_text, copied, gpu_hour(), now()))
+        return web.json_response(text=await asyncio.to_thread(_text, copied, gpu_hour(), now(), team))
 
     return [web.get(PATH, get)]
 
 
-def _text(account: Account | None, gpu_hour: float | None, now: float) -> str:
-    return json.dumps(document(account, gpu_hour, now), allow_nan=False)
+def _text(account: Account | None, gpu_hour: float | None, now: float, team: Teams) -> str:
+    return json.dumps(document(account, gpu_hour, now, team), allow_nan=False)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
 from scaler.api.http.accounting import AccountsCollector, account, document
-from scaler.engine.accounting import STATES, AccountedSweep, GpuUse, Ledger
+from scaler.engine.accounting import STATES, AccountedSweep, GpuUse, Ledger, NodeGpus
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code", "decode")
 SERVING, ASLEEP = STATES.index(GpuUse.SERVING), STATES.index(GpuUse.ASLEEP)
@@ -32,6 +32,9 @@ class Books:
             apart=np.array([-2.0, np.nan]),
             wanted=np.array([1.0, 1.0]),
             rising=np.array([np.nan, 1.0]),
+            hour=np.array([np.nan, 3.6]),
+            watts=np.array([np.nan, 300.0]),
+            most=np.array([3.0, 4.0]),
             counts=np.array([True, True]),
         )
         counted = np.array([[np.nan, np.nan, np.nan], [5.0, 100.0, np.nan]])
@@ -97,11 +100,13 @@ def test_no_accounts_are_exposed_before_the_first_sweep(books):
     registry = CollectorRegistry()
     registry.register(AccountsCollector(lambda: None, lambda now: True, lambda: 0.0))
     assert [sample for family in registry.collect() for sample in family.samples] == []
-    assert document(None, None, 5.0) == {"now": 5.0, "since": None, "gpu_hour": None, "workloads": []}
+    nothing = {"now": 5.0, "since": None, "gpu_hour": None, "nodes": None, "workloads": []}
+    assert document(None, None, 5.0) == nothing
 
 
 def test_document_has_null_for_unknown_values(books):
-    accounts = json.loads(json.dumps(document(account(books), 2.5, 1010.0), allow_nan=False))
+    teams = {CHAT: "search"}.get
+    accounts = json.loads(json.dumps(document(account(books), 2.5, 1010.0, teams), allow_nan=False))
     assert (accounts["now"], accounts["since"], accounts["gpu_hour"]) == (1010.0, 1000.0, 2.5)
     chat, code = accounts["workloads"]
     nothing = dict.fromkeys(map(str, STATES), 0.0)
@@ -109,11 +114,54 @@ def test_document_has_null_for_unknown_values(books):
         "namespace": "ai", "name": "chat", "trigger": "", "since": 1000.0, "observed": False,
         "gpu_seconds": {**nothing, "serving": 160.0}, "state_seconds": {**nothing, "serving": 10.0},
         "wakes": 0.0, "sleeps": 0.0, "requests_finished": 10.0, "tokens": {"prompt": 200.0, "generation": None},
+        "team": "search", "gpu_hour": 3.6, "cost": {**nothing, "serving": pytest.approx(0.16)},
+        "priced_gpu_seconds": 160.0, "joules": 3000.0,
+        "baseline": {
+            "gpu_seconds": {"held": 160.0, "maximum": 320.0, "peak": 160.0},
+            "cost": {name: pytest.approx(cost) for name, cost in (("held", 0.16), ("maximum", 0.32), ("peak", 0.16))},
+        },
+        "per_million_tokens": {
+            "cost": {"prompt": pytest.approx(800.0), "generation": None},
+            "joules": {"prompt": pytest.approx(15e6), "generation": None},
+        },
         "shadow": None,
     }  # fmt: skip
+    assert accounts["nodes"] is None
+    assert (code["team"], code["gpu_hour"], code["joules"]) == (None, None, None)
+    assert code["cost"] == dict.fromkeys(map(str, STATES))
+    assert code["per_million_tokens"]["cost"] == {"prompt": None, "generation": None}
     assert code["trigger"] == "decode"
     assert code["gpu_seconds"] == dict.fromkeys(map(str, STATES))
     assert code["shadow"] == {
         "seconds": 10.0, "gpu_seconds_saved": None, "gpu_seconds_added": None, "queue_seconds": 0.0,
         "more_seconds": 0.0, "fewer_seconds": 10.0,
     }  # fmt: skip
+
+
+def test_cost_joules_and_baselines_are_exposed_only_where_they_are_known(samples):
+    found = samples()
+    assert found[of("workload_cost_total", "chat", state="serving")] == pytest.approx(0.16)
+    assert found[of("workload_gpu_hour", "chat")] == 3.6
+    assert found[of("workload_joules_total", "chat")] == 3000.0
+    assert found[of("workload_baseline_gpu_seconds_total", "chat", baseline="maximum")] == 320.0
+    known = ("cost", "joules", "baseline", "priced", "gpu_hour")
+    assert not [key for key in found if "code/decode" in str(key) and any(name in key[0] for name in known)]
+    assert not [key for key in found if key[0].startswith(("tidegate_node", "tidegate_workload_team"))]
+
+
+def test_gpus_of_nodes_are_held_or_unallocated(books, samples):
+    for at in (1020.0, 1030.0):
+        books.books.enter_fleet(NodeGpus(20.0, 72.0), at, leads=True)
+    found = samples()
+    assert found["tidegate_node_gpu_seconds_total", ("state", "held")] == 160.0
+    assert found["tidegate_node_gpu_seconds_total", ("state", "unallocated")] == 40.0
+    assert found["tidegate_node_cost_total", ("state", "unallocated")] == pytest.approx(0.04)
+    nodes = document(account(books), None, 1030.0)["nodes"]
+    assert (nodes["since"], nodes["gpus"], nodes["gpu_seconds"], nodes["unallocated_gpu_seconds"]) == (
+        1020.0, 20.0, 200.0, 40.0,
+    )  # fmt: skip
+
+
+def test_ratio_to_tokens_needs_the_price_of_nearly_all_gpus(books):
+    books.books.kept.priced[:] *= 0.9
+    assert document(account(books), None, 1010.0)["workloads"][0]["per_million_tokens"]["cost"]["prompt"] is None

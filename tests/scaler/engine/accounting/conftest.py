@@ -12,7 +12,7 @@ from scaler.policy.capacity import (
     WorkRate,
 )
 from scaler.policy.columns import Readings, Signal
-from scaler.signals.aggregate import Aggregate, VisibleGpus
+from scaler.signals.aggregate import Aggregate, HeldGpus, VisibleGpus
 
 
 def column(values):
@@ -33,7 +33,8 @@ def totals():
         )
         gpus_attributed = VisibleGpus(column([shown]), none, none, none, none, nan, nan)
         latest, rates = np.full((1, len(Signal)), np.nan), np.full((1, len(WorkRate)), np.nan)
-        totals = Aggregate(readings, column([gpus]), gpus_attributed, nan, latest, rates, none, nan, nan, nan)
+        held = HeldGpus(column([shown or np.nan if np.isnan(gpus) else gpus]), nan, nan)
+        totals = Aggregate(readings, column([gpus]), gpus_attributed, nan, latest, rates, none, nan, nan, nan, held)
         return replace(totals, sleeping=column([sleeping]), leaving=column([leaving]))
 
     return make
@@ -44,6 +45,7 @@ def circumstances():
     """The demand is completely known, the workload is awake, and a counter's rise shows 5 s of work."""
 
     def make(whole=True, zero=False, minimum=0.0):
-        return Circumstances(np.array([whole]), np.array([zero]), column([minimum]), column([0.02]), rise_s=5.0)
+        bounds = column([minimum]), column([8.0])
+        return Circumstances(np.array([whole]), np.array([zero]), *bounds, column([0.02]), rise_s=5.0)
 
     return make

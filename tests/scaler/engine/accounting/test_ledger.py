@@ -17,10 +17,12 @@ NOTHING = np.full((1, 3), np.nan)
 BY_STATE = {state: index for index, state in enumerate(STATES)}
 
 
-def moment(state=GpuUse.SERVING, gpus=8.0, each=8.0, apart=np.nan, queued=0.0, wanted=1.0):
+def moment(
+    state=GpuUse.SERVING, gpus=8.0, each=8.0, apart=np.nan, queued=0.0, wanted=1.0, hour=np.nan, watts=np.nan, most=4.0
+):
     held = np.zeros((1, len(STATES)))
     held[0, BY_STATE[state]] = gpus
-    columns = ([value] for value in (each, queued, np.nan, apart, wanted, np.nan))
+    columns = ([value] for value in (each, queued, np.nan, apart, wanted, np.nan, hour, watts, most))
     code = np.array([BY_STATE[state]])
     return AccountedSweep(code, held, *(np.array(column) for column in columns), counts=np.array([True]))
 

@@ -6,7 +6,7 @@ import pytest
 from scaler.engine.accounting import STATES, AccountedSweep, Ledger, SweepAnswers, look
 
 NOW = 1000.0
-NO_DECISION = SweepAnswers(np.array([np.nan]), np.array([False]))
+NO_DECISION = SweepAnswers(np.array([np.nan]), np.array([False]), np.array([np.nan]))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_spec_replicas_decide_whether_a_workload_is_up_if_it_was_ever_counted(
     totals, circumstances, counts, spec, decision, observed, wanted
 ):
     before = AccountedSweep.blank(1)._replace(wanted=np.array([2.0]), counts=np.array([counts]))
-    decisions = SweepAnswers(np.array([decision]), np.array([observed]))
+    decisions = SweepAnswers(np.array([decision]), np.array([observed]), np.array([np.nan]))
     assert look(totals(wanted=spec), circumstances(), decisions, before, NOW).wanted.tolist() == [wanted]
 
 
@@ -137,7 +137,7 @@ RISE_TO_EIGHT_AND_BACK = [*range(1, 9), 8, 8, *range(8, 0, -1)]
     ],
 )
 def test_reversal_is_a_change_of_direction_and_not_of_replicas(totals, circumstances, spec_replicas, reversals):
-    books, decision = Ledger(1, gap_s=10.0), SweepAnswers(np.array([1.0]), np.array([False]))
+    books, decision = Ledger(1, gap_s=10.0), SweepAnswers(np.array([1.0]), np.array([False]), np.array([np.nan]))
     for at, wanted in enumerate(spec_replicas):
         sweep = look(totals(wanted=wanted), circumstances(), decision, books.now, NOW + at)
         books.enter(sweep, np.full((1, 3), np.nan), NOW + at, leads=True)

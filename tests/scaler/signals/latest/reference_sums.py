@@ -57,6 +57,8 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     awake = np.maximum(there - sums[:, Column.SLEEPING], 0.0)
     more = np.divide(there, awake, out=np.ones(count), where=asleep & (awake > 0.0))
     latest[:, 2] = np.where(asleep & (awake > 0.0), np.minimum(latest[:, 2] * more, 1.0), latest[:, 2])
+    priced = sums[:, Column.GPU_PRICED] > sums[:, Column.GPU_WHOLE] - DUST
+    powered = sums[:, Column.GPU_POWERED] == sums[:, Column.GPU_COUNT]
     ceiling = sums[:, Column.GPU_CEILING] / sums[:, Column.GPU_WEIGHT]
     shown, utilised, dumb, lost, parts = np.nan_to_num(sums[:, GPU_COUNTS].T)
     unproven = ((incomplete & Incomplete.COUNTERS) != 0) | (lower & ~stays)
@@ -80,6 +82,9 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
         gpus_parts=parts,
         gpu_memory=sums[:, Column.GPU_MEMORY],
         gpu_ceiling=np.where(ceiling < 1.0 - DUST, ceiling, np.nan),
+        gpus_whole=sums[:, Column.GPU_WHOLE],
+        gpu_hour=np.where(priced, sums[:, Column.GPU_HOUR] / sums[:, Column.GPU_PRICED], np.nan),
+        gpu_watts=np.where(powered, sums[:, Column.GPU_WATTS], np.nan),
         uncounted=np.nan_to_num(sums[:, Column.UNCOUNTED]),
     )
     flags = SlotFlags(

@@ -44,6 +44,7 @@ def test_every_key_is_read_like_the_configuration():
         "lease_max": "20m",
         "schedules": "0 8 * * 1-5 for 10h floor 2",
         "hpa_tolerance": "0.05",
+        "gpu_hour": "2.5",
         "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
         "ratio.min": "0.5", "ratio.max": "3",
     }  # fmt: skip
@@ -54,7 +55,7 @@ def test_every_key_is_read_like_the_configuration():
         "slo": Slo(ttft=0.5, itl=0.04, start_within=300.0),
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0,
         "keep_warm_min": 120.0, "keep_warm_max": 3600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
-        "hpa_tolerance": 0.05,
+        "hpa_tolerance": 0.05, "gpu_hour": 2.5,
         "on_blind": "wake", "on_incomplete": "accept", "lease_max": 1200.0, "probe_period": 0.0,
         "group": "llama", "role": "decode",
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
