@@ -52,6 +52,7 @@ _ROUNDS = 4
 # Placeholders for required keys, so that the keys beside them can be checked; all other required keys are names.
 _PLACEHOLDERS: dict[int | str, Any] = {
     "url": "http://unknown",
+    "endpoint": "http://unknown",
     "page": {"url": "http://unknown"},
     "namespaces": ["unknown"],
     "start": "0 0 * * *",
