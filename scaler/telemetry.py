@@ -92,7 +92,7 @@ class Telemetry:
                 span = self._tracer.start_span(name, parent, start_time=_ns(start))
                 span.end(_ns(end))
             for decision in done.changed[:MOST_EVENTS]:
-                root.add_event("decided", _numbers(decision), _ns(done.decided_at))
+                root.add_event("decided", _attributes(decision), _ns(done.decided_at))
         root.end(_ns(done.published_at))
 
     async def send_metrics(self) -> None:
@@ -210,14 +210,14 @@ def _describe(span: Span, scrape: ScrapeResult) -> None:
         span.set_status(Status(StatusCode.ERROR, scrape.outcome.detail))
 
 
-def _numbers(decision: Decision) -> dict[str, str | bool | int | float]:
+def _attributes(decision: Decision) -> dict[str, str | bool | int | float]:
     """What is unknown has no attribute."""
-    known = {"published": decision.published, "demand": decision.evidence.demand}
+    numbers = {"published": decision.published, "demand": decision.evidence.demand}
     return {
         "workload": str(decision.workload),
         "reason": str(decision.reason),
         "active": decision.active,
-        **{name: value for name, value in known.items() if value is not None},
+        **{name: value for name, value in numbers.items() if value is not None},
     }
 
 

@@ -30,14 +30,14 @@ def of_scrape(failing: dict[Target, str], scrape: ScrapeResult) -> None:
     if failed is None:
         if before is not None:
             del failing[scrape.target]
-            structlog.get_logger().info("scrape recovered", **_place(scrape.target))
+            structlog.get_logger().info("scrape recovered", **_fields(scrape.target))
     elif before != failed.kind:
         failing[scrape.target] = failed.kind
         why = {"error": str(failed.kind), "detail": failed.detail, "took_s": round(scrape.took_s, 3)}
-        structlog.get_logger().warning("scrape failed", **_place(scrape.target), **why)
+        structlog.get_logger().warning("scrape failed", **_fields(scrape.target), **why)
 
 
-def _place(target: Target) -> dict[str, str]:
+def _fields(target: Target) -> dict[str, str]:
     pod = {} if target.pod is None else {"pod": f"{target.pod.namespace}/{target.pod.pod}"}
     return {"target": str(target), **pod}
 

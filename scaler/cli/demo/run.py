@@ -36,7 +36,7 @@ from scaler.model import Decision
 
 from .autoscaler import DEMO_KEDA, DemoScaledObject, StandIn
 from .load import shape
-from .screen import DEFAULT_PORT, Links, open_screen
+from .screen import DEFAULT_PORT, DemoLinks, open_screen
 from .summary import AlwaysOn, Summary, conclusion, problems, simulate_always_on
 from .world import NAMESPACE, WORKLOAD, ScreenFrame, World, open_world
 
@@ -151,7 +151,7 @@ async def _play(request: DemoRequest) -> tuple[str, ...]:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(daemon.run(stop, listening.set_result), name="daemon")
             ports: Ports = await listening
-            links = Links(ports.http, request.program)
+            links = DemoLinks(ports.http, request.program)
             stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", DemoScaledObject(NAMESPACE, WORKLOAD, {}), world)
             scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
             showing = tasks.create_task(_show(world, daemon, stand_in, request, clock, links), name="screen")
@@ -187,7 +187,7 @@ def _discoveries(world: World) -> list[Discovery]:
 
 
 async def _show(
-    world: World, daemon: Daemon, stand_in: StandIn, request: DemoRequest, clock: Clock, links: Links
+    world: World, daemon: Daemon, stand_in: StandIn, request: DemoRequest, clock: Clock, links: DemoLinks
 ) -> None:
     with nullcontext(lambda _: None) if request.as_json else open_screen(Console(), links) as show:
         while True:

@@ -4,7 +4,7 @@ The charts' width is the whole day, so nothing scrolls: they fill from left to r
 
 Worked example:
 
-    with open_screen(Console(), Links(8080, "tidegate")) as show:
+    with open_screen(Console(), DemoLinks(8080, "tidegate")) as show:
         show(frame)  # as often as needed
 """
 
@@ -37,7 +37,7 @@ _BLUE, _LIGHT, _YELLOW, _DARK, _DIM = "#3aa6b9", "#9bd8d3", "#e6c88c", "#27404f"
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class DemoLinks:
     """Where a user looks at the demo's daemon. program: how the user calls it."""
 
     port: int
@@ -62,7 +62,7 @@ class Links:
 
 
 @contextmanager
-def open_screen(console: Console, links: Links) -> Iterator[Callable[[ScreenFrame], None]]:
+def open_screen(console: Console, links: DemoLinks) -> Iterator[Callable[[ScreenFrame], None]]:
     """Yields a function that shows a frame: a live view on a terminal, else plain lines."""
     if not console.is_terminal:
         head = [f"live page: {links.page}", f"in another terminal: {links.command('top')}"]
@@ -98,7 +98,7 @@ def clock_text(seconds: float) -> str:
     return f"{hours:02d}:{minutes:02d}:{rest:02d}"
 
 
-def draw(history: Sequence[ScreenFrame], links: Links, width: int, height: int) -> RenderableType:
+def draw(history: Sequence[ScreenFrame], links: DemoLinks, width: int, height: int) -> RenderableType:
     """The whole view. history: at least one frame, the present one last."""
     frame = history[-1]
     chart_width = max(20, min(width, 160) - _LABEL - _VALUE - 4)
@@ -220,7 +220,7 @@ def _header(frame: ScreenFrame, width: int) -> RenderableType:
     return table
 
 
-def _texts(frame: ScreenFrame, links: Links, width: int) -> RenderableType:
+def _texts(frame: ScreenFrame, links: DemoLinks, width: int) -> RenderableType:
     """Tidegate's decision, the last action of the stand-in, the SLO, the legend and the links: a line each."""
     room = max(20, min(width, 160) - _LABEL - 2)
     table = Table.grid(padding=(0, 1))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scaler.cli.demo.screen import PLAIN_HEAD, Links, by_column, draw, open_screen, remember, shorten
+from scaler.cli.demo.screen import PLAIN_HEAD, DemoLinks, by_column, draw, open_screen, remember, shorten
 from scaler.cli.demo.world import ScreenFrame
 from scaler.explain.summary import WorkloadState
 from scaler.explain.terminal import curve, gauges, stack
@@ -34,7 +34,7 @@ QUIET = ScreenFrame(
     slo_met_ratio=None,
     gpu_hours=0.0,
 )
-LINKS = Links(8080, "tidegate")
+LINKS = DemoLinks(8080, "tidegate")
 BUSY = replace(
     QUIET,
     at_s=600.0,
@@ -106,7 +106,7 @@ def test_shortened_text_has_whole_words_and_fits():
 
 def test_commands_name_the_server_unless_it_is_the_default():
     assert LINKS.command("top") == "tidegate top"
-    assert Links(8081, ".venv/bin/tidegate").command("top") == ".venv/bin/tidegate top --server localhost:8081"
+    assert DemoLinks(8081, ".venv/bin/tidegate").command("top") == ".venv/bin/tidegate top --server localhost:8081"
 
 
 def test_view_has_a_constant_height():
