@@ -26,6 +26,7 @@ from .objects import Hpa, Node, Pod, Record, Ref, Scalable, ScaledObject
 from .resources import (
     DEPLOYMENTS,
     INFERENCESERVICES,
+    INFERENCESETS,
     JOBS,
     LEADERWORKERSETS,
     NODES,
@@ -35,6 +36,7 @@ from .resources import (
     ROLLOUTS,
     SLICES,
     STATEFULSETS,
+    WORKSPACES,
     Resource,
 )
 
@@ -43,6 +45,7 @@ _BELOW: Mapping[str, tuple[Resource, ...]] = {
     "Deployment": (PODS, REPLICASETS),
     "Rollout": (PODS, REPLICASETS),
     "InferenceService": (PODS, REPLICASETS, DEPLOYMENTS),
+    "InferenceSet": (PODS, STATEFULSETS, WORKSPACES),
     "StatefulSet": (PODS, STATEFULSETS),
     "LeaderWorkerSet": (PODS, STATEFULSETS),
     "ReplicaSet": (PODS,),
@@ -51,7 +54,8 @@ _BELOW: Mapping[str, tuple[Resource, ...]] = {
 }
 _BELOW_OTHER_KINDS = (PODS, REPLICASETS, DEPLOYMENTS, STATEFULSETS, JOBS)
 _SCALABLE: Mapping[str, Resource] = {
-    resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES)
+    resource.kind: resource
+    for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES, INFERENCESETS)
 }
 _BY_KIND = {resource.kind: resource for resource in RESOURCES}
 
@@ -193,12 +197,14 @@ class Cluster:
         return None if resource is None or found is None else Subject(resource.version, ref, found.uid)
 
     def leaders_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
-        """Those of `pods_of` that take requests: the leader of each group of a LeaderWorkerSet, the predictors of an
-        InferenceService.
+        """Those of `pods_of` that take requests: the leader of each group of a LeaderWorkerSet, the first pod of each
+        replica of an InferenceSet, the predictors of an InferenceService.
         """
         pods = self.pods_of(target, now)
-        if pods is None or target.kind not in {"LeaderWorkerSet", "InferenceService"}:
+        if pods is None or target.kind not in {"LeaderWorkerSet", "InferenceService", "InferenceSet"}:
             return pods
+        if target.kind == "InferenceSet":
+            return tuple(pod for pod in pods if pod.key.pod.endswith("-0"))  # of a StatefulSet: the first node
         if target.kind == "LeaderWorkerSet":
             return tuple(filter(_is_leader, pods))
         return tuple(pod for predictor in self._predictors(target) for pod in self._below(predictor.ref))

@@ -328,6 +328,8 @@ _DECODERS: Mapping[str, Callable[[Ref, Fields], Record]] = {
     "LeaderWorkerSet": _scalable,
     "Rollout": _scalable,
     "InferenceService": _inference_service,
+    "InferenceSet": _scalable,
+    "Workspace": _link,
     "EndpointSlice": _slice,
     "HorizontalPodAutoscaler": _hpa,
     "ScaledObject": _scaled_object,

@@ -96,7 +96,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Scalable:
-    """An object with replicas: Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService.
+    """An object with replicas: Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService, InferenceSet.
 
     wanted:      spec.replicas; None where the kind has no such field (InferenceService).
     ready:       status.readyReplicas; None where the kind has no such field.

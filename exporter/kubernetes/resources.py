@@ -54,6 +54,9 @@ ROLLOUTS = Resource("rollouts", "/apis/argoproj.io/v1alpha1", "Rollout", optiona
 INFERENCESERVICES = Resource(
     "inferenceservices", "/apis/serving.kserve.io/v1beta1", "InferenceService", metadata_only=True, optional=True
 )
+# KAITO: an InferenceSet owns a Workspace for each replica, and a Workspace a StatefulSet.
+INFERENCESETS = Resource("inferencesets", "/apis/kaito.sh/v1beta1", "InferenceSet", optional=True)
+WORKSPACES = Resource("workspaces", "/apis/kaito.sh/v1beta1", "Workspace", metadata_only=True, optional=True)
 
 RESOURCES = (
     PODS,
@@ -69,6 +72,8 @@ RESOURCES = (
     LEADERWORKERSETS,
     ROLLOUTS,
     INFERENCESERVICES,
+    INFERENCESETS,
+    WORKSPACES,
 )
 
 # Listed by `tidegate lint` and never watched.

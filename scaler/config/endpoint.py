@@ -192,7 +192,8 @@ class Endpoint(Section):
     """Headless Service, of which every address is scraped."""
     target: Annotated[str, TARGET] | None = None
     """Scale target in the workload's namespace, such as `Deployment/chat`, of which all pods are scraped: Deployment,
-    StatefulSet, LeaderWorkerSet, Rollout, InferenceService or ScaledJob. Only for `pods`; needs `kubernetes`."""
+    StatefulSet, LeaderWorkerSet, Rollout, InferenceService, InferenceSet or ScaledJob. Only for `pods`; needs
+    `kubernetes`."""
     service: Annotated[str, SERVICE] | None = None
     """Service whose addresses are scraped; without a namespace, in the workload's. For `gateway`, and with a namespace
     for `gpus`; needs `kubernetes`."""

@@ -37,7 +37,9 @@ LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 HIGHEST_PORT = 65535
 _NO_CREDENTIALS = "must not carry a user or a password: they go into access.basic"
 # Scale targets with pods that can be found by their owner references.
-TARGET_KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout", "InferenceService", "ScaledJob")
+TARGET_KINDS = (
+    "Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout", "InferenceService", "InferenceSet", "ScaledJob",
+)  # fmt: skip
 LONGEST_NAME = 253  # characters; RFC 1035
 EVERYWHERE = "*"
 

@@ -11,8 +11,8 @@ FOLDER = DEPLOY / "examples/platforms"
 VALUES = FOLDER / "http-add-on-values.yaml"
 EXAMPLES = sorted(file for file in FOLDER.glob("*.yaml") if file != VALUES)
 ALL = pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-# The Deployment that a controller of another project makes of its object, by that project's rule.
-MADE_BY = {"InferenceService": "{}-predictor", "LLMInferenceService": "{}-kserve"}
+# What is scaled: the Deployment that a controller makes of its object, by that project's rule, or the object itself.
+MADE_BY = {"InferenceService": "{}-predictor", "LLMInferenceService": "{}-kserve", "InferenceSet": "{}"}
 
 
 def things(file):

@@ -20,6 +20,8 @@ API = {
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "Rollout": "argoproj.io/v1alpha1",
     "InferenceService": "serving.kserve.io/v1beta1",
+    "InferenceSet": "kaito.sh/v1beta1",
+    "Workspace": "kaito.sh/v1beta1",
 }
 
 
@@ -154,6 +156,14 @@ def job(name, namespace="ai", *, owner=None, **more):
 
 def inference_service(name, namespace="ai", **more):
     return thing("InferenceService", name, namespace, spec={"predictor": {"minReplicas": 1}}, status={}, more=more)
+
+
+def inference_set(name, namespace="ai", *, replicas=1, ready=None, **more):
+    return _scalable("InferenceSet", name, namespace, replicas, ready, more)
+
+
+def workspace(name, namespace="ai", *, owner=None, **more):
+    return thing("Workspace", name, namespace, owner=owner, spec={}, status={}, more=more)
 
 
 def scaled_object(name, namespace="ai", *, target=None, kind=None, minimum=None, maximum=None, triggers=(), **more):

@@ -27,6 +27,7 @@ from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import (
     DEPLOYMENTS,
     INFERENCESERVICES,
+    INFERENCESETS,
     LEADERWORKERSETS,
     ROLLOUTS,
     SCALEDJOBS,
@@ -48,10 +49,8 @@ DEMAND = "tidegate-demand"
 _STALE_SHOWN = 5
 ALL = "*"
 # By the name in discovery: "deployments.apps".
-SCALED = {
-    str(resource): resource
-    for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES, SCALEDJOBS)
-}
+_SCALED = (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES, INFERENCESETS, SCALEDJOBS)
+SCALED = {str(resource): resource for resource in _SCALED}
 K = TypeVar("K")
 
 

@@ -6,7 +6,7 @@ from exporter.model import Credentials
 from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Replicas, SharedGateway, parse
 from scaler.config.endpoint import Access
 
-_KINDS = "Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService, ScaledJob"
+_KINDS = "Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService, InferenceSet, ScaledJob"
 _SERVICE = "must be NAME or NAME.NAMESPACE of a Service such as chat-epp.ai"
 _MATCHERS = """must be label matchers such as namespace="ai",pod=~"chat-.*\""""
 _API = "must be where the API begins, such as https://prometheus.monitoring.svc:9090, without /api/v1"

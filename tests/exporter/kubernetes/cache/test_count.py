@@ -162,6 +162,20 @@ def test_count_of_an_inference_service_is_that_of_its_predictor(apply, ref, name
     assert len(cluster.pods_of(target, T0)) == 9
 
 
+def test_replica_of_an_inference_set_is_a_workspace_and_its_first_pod_is_scraped(apply, ref, names):
+    def replica(name, nodes):
+        yield api.workspace(name, owner=("InferenceSet", "llm"))
+        yield api.stateful_set(name, replicas=nodes, owner=("Workspace", name))
+        for number in range(nodes):
+            yield api.pod(f"{name}-{number}", owner=("StatefulSet", name))
+
+    cluster = apply(api.inference_set("llm", replicas=3), *replica("llm-a", 2), *replica("llm-b", 2))
+    target = ref("InferenceSet", "llm")
+    assert ReplicaCount(3, 2, T0, 0, 0, 2) == cluster.count(target, T0)
+    assert names(cluster.leaders_of(target, T0)) == ["llm-a-0", "llm-b-0"]
+    assert len(cluster.pods_of(target, T0)) == 4
+
+
 def test_inference_service_without_a_predictor_deployment_is_not_counted(apply, ref):
     assert apply(api.inference_service("llm")).count(ref("InferenceService", "llm"), T0) is None
 

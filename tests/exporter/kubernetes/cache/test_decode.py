@@ -268,6 +268,8 @@ REAL = {
     "LeaderWorkerSet": api.leader_worker_set("l"),
     "Rollout": api.rollout("r"),
     "InferenceService": api.inference_service("i"),
+    "InferenceSet": api.inference_set("i"),
+    "Workspace": api.workspace("i-x7f2", owner=("InferenceSet", "i")),
     "EndpointSlice": api.endpoint_slice("e", service="g", addresses=["10.0.0.1"]),
     "HorizontalPodAutoscaler": api.hpa("h", target="d"),
     "ScaledObject": api.scaled_object("s", triggers=[api.trigger(name="a", engine="vllm")]),

@@ -29,6 +29,15 @@ FAMILIES = {
         ],
         [api.pod("llm-predictor-7d-a", owner=("ReplicaSet", "llm-predictor-7d"))],
     ),
+    "InferenceSet": (
+        "InferenceSet/llm",
+        [
+            api.inference_set("llm"),
+            api.workspace("llm-x7f2", owner=("InferenceSet", "llm")),
+            api.stateful_set("llm-x7f2", owner=("Workspace", "llm-x7f2")),
+        ],
+        [api.pod("llm-x7f2-0", owner=("StatefulSet", "llm-x7f2"))],
+    ),
     "Rollout": (
         "Rollout/chat",
         [api.rollout("chat"), api.replicaset("chat-7d", owner=("Rollout", "chat"))],

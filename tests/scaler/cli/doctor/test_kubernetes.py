@@ -40,7 +40,7 @@ async def test_all_checks_pass_on_a_good_cluster(fake, examine, statuses):
         "KEDA": "ok",
         EXTERNAL: "ok",
     }
-    assert one(checks, "permissions").result == "all 14 that the configuration needs"
+    assert one(checks, "permissions").result == "all 16 that the configuration needs"
     assert one(checks, "KEDA").result == "2.19.0"
 
 
@@ -102,7 +102,7 @@ ROLLOUT = "workloads: [{namespace: ai, name: a, engine: vllm, replicas: {min: 1}
 
 
 async def test_absent_kind_is_a_failure_only_if_a_workload_has_it_as_target(fake, examine):
-    kinds = "ScaledObject, ScaledJob, LeaderWorkerSet, Rollout, InferenceService"
+    kinds = "ScaledObject, ScaledJob, LeaderWorkerSet, Rollout, InferenceService, InferenceSet, Workspace"
     assert one(await examine(more=ROLLOUT), "kinds").result == f"{kinds}; without none"
     fake.uninstall(ROLLOUTS)
     check = one(await examine(), "kinds")
