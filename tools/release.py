@@ -35,6 +35,8 @@ PLACES = {
     "Dockerfile": r'image\.version="{}"',
     "deploy/chart/Chart.yaml": r"(?:^version: |^appVersion: |image: \S*tidegate:){}$",
     "deploy/examples/install/*.yaml": r"targetRevision: {}$",
+    "README.md": r"/tidegate:{}\b",
+    "docs/how-to/install.md": r"/tidegate:{}\b",
     "deploy/kustomize/**/*.yaml": r"(?:\bnewTag: |image: \S*tidegate:){}\b",
 }
 _VERSION = r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.]+)?"
