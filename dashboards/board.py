@@ -6,6 +6,7 @@ below.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from .panels import SOURCE, Panel
 TAG = "tidegate"
 OVERVIEW, WORKLOAD, GPU, ITSELF = (f"{TAG}-{name}" for name in ("overview", "workload", "gpu", "self"))
 COLUMNS = 24
+# The documentation that descriptions and alerts link to, unless a build or the chart names another copy.
+DOCS = "https://github.com/tidegate/tidegate/blob/main/docs"
 KEPT = "var-datasource=${datasource}&${__url_time_range}"
 TO_WORKLOAD = (
     f"/d/{WORKLOAD}?var-namespace=${{__data.fields.namespace}}&var-workload=${{__data.fields.workload}}&{KEPT}"
@@ -124,6 +127,13 @@ def board(
     return built.build()
 
 
+def with_links(description: str) -> str:
+    """The description in Markdown, which Grafana shows as such: pages of the documentation and runbooks are links."""
+    pages = re.sub(r"docs/([\w/-]+\.md)", rf"[docs/\1]({DOCS}/\1)", description)
+    runbooks = f"{DOCS}/how-to/runbooks.md"
+    return re.sub(r"\b(Tidegate[A-Z]\w+)", lambda alert: f"[{alert[1]}]({runbooks}#{alert[1].lower()})", pages)
+
+
 def _placed(section: Section, number: int, y: int) -> tuple[list[model.Panel], int]:
     """The panels of a section in lines from `y` on, numbered from `number`, and the first line after them. Raises
     ValueError if they do not fill their lines.
@@ -135,6 +145,7 @@ def _placed(section: Section, number: int, y: int) -> tuple[list[model.Panel], i
         if position is None or x + position.w > COLUMNS:
             raise ValueError(f"{section.title}: {panel.title}: does not fit into the line of panels")
         position.x, position.y, panel.id_val = x, y, number + len(placed)
+        panel.description = with_links(panel.description or "")
         placed.append(panel)
         x, tallest = x + position.w, max(tallest, position.h)
         if x == COLUMNS:

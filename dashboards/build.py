@@ -2,11 +2,14 @@
 can only read files of their own folders.
 
 Worked example: after a change of alerts.yaml or of a board, run `python -m dashboards.build` (or `make generate`);
-tests compare the files.
+tests compare the files. With links to a Grafana and to a copy of docs/, the boards and alerts are written elsewhere:
+
+    python -m dashboards.build --grafana https://grafana.example.com --docs https://git.example.com/tidegate/docs OUT
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any
 import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
+from .board import DOCS, GPU, ITSELF, OVERVIEW, WORKLOAD
 from .boards import gpu, itself, overview, workload
 
 HERE = Path(__file__).parent
@@ -26,6 +30,15 @@ COMPONENT_HEADER = """\
 # docs/how-to/runbooks.md; Grafana's sidecar loads the boards. Add the labels that yours select.
 """
 BOARDS = (overview, workload, gpu, itself)
+# The path of an alert's board by the alert's group, for `dashboard_url`. Some alerts have no workload or node.
+ALERT_BOARDS = {
+    "tidegate-workloads": (
+        f"/d/{{{{ if $labels.workload }}}}{WORKLOAD}?var-namespace={{{{ $labels.namespace }}}}"
+        f"&var-workload={{{{ $labels.workload }}}}{{{{ else }}}}{OVERVIEW}{{{{ end }}}}"
+    ),
+    "tidegate-gpus": f"/d/{GPU}{{{{ with $labels.node }}}}?var-node={{{{ . }}}}{{{{ end }}}}",
+    "tidegate-itself": f"/d/{ITSELF}",
+}
 
 
 def plain(alerts: str) -> str:
@@ -69,10 +82,25 @@ def boards() -> dict[str, dict[str, Any]]:
     return {str(board.uid): json.loads(JSONEncoder(sort_keys=True).encode(board)) for board in built}
 
 
+def linked(text: str, docs: str, grafana: str) -> str:
+    """A board, or text with links to the documentation, with links to this copy of it and to this Grafana."""
+    return text.replace(DOCS, docs).replace('"/d/', f'"{grafana}/d/')
+
+
+def linked_alerts(text: str, docs: str, grafana: str) -> str:
+    """The alerts with absolute links; `dashboard_url` only if there is a Grafana."""
+    alerts = yaml.safe_load(linked(text, docs, grafana))
+    for group in alerts["groups"]:
+        for rule in group["rules"] if grafana else ():
+            rule["annotations"]["dashboard_url"] = grafana + ALERT_BOARDS[group["name"]]
+    return yaml.safe_dump(alerts, sort_keys=False, width=120)
+
+
 def files() -> dict[Path, str]:
     """Text of each generated file by its path."""
     alerts = (HERE / "alerts.yaml").read_text(encoding="utf-8")
     found = {CHART / "alerts.yaml": plain(alerts), COMPONENT / "prometheusrule.yaml": prometheus_rule(alerts)}
+    found[CHART / "alert-boards.yaml"] = GENERATED.replace("alerts.yaml", "build.py") + yaml.safe_dump(ALERT_BOARDS)
     found[COMPONENT / "kustomization.yaml"] = component(sorted(boards()))
     for uid, board in boards().items():
         text = json.dumps(board, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -81,8 +109,22 @@ def files() -> dict[Path, str]:
     return found
 
 
+def elsewhere(out: Path, docs: str, grafana: str) -> dict[Path, str]:
+    """The boards and the alerts with these links, by their path in a folder."""
+    committed = {path.name: text for path, text in files().items() if path.parent == HERE / "grafana"}
+    found = {out / name: linked(text, docs, grafana) for name, text in committed.items()}
+    found[out / "alerts.yaml"] = linked_alerts((HERE / "alerts.yaml").read_text(encoding="utf-8"), docs, grafana)
+    return found
+
+
 def main() -> None:
-    for path, text in files().items():
+    parser = argparse.ArgumentParser(prog="python -m dashboards.build")
+    parser.add_argument("--docs", default=DOCS, help="URL of a copy of the folder docs/")
+    parser.add_argument("--grafana", default="", help="URL of Grafana; without it, links begin with /d/")
+    parser.add_argument("out", nargs="?", type=Path, help="a folder; without it, the committed files are written")
+    given = parser.parse_args()
+    found = files() if given.out is None else elsewhere(given.out, given.docs.rstrip("/"), given.grafana.rstrip("/"))
+    for path, text in found.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 

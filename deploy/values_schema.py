@@ -42,6 +42,7 @@ _KEY = re.compile(r"^( *)([A-Za-z]+):")
 _COMMENT = re.compile(r"^ *# (?:-- )?")
 
 TEXT: Schema = {"type": "string"}
+URL = {"type": "string", "pattern": "^$|^https?://[^ ]*[^/ ]$"}
 FLAG: Schema = {"type": "boolean"}
 PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 COUNT: Schema = {"type": "integer", "minimum": 1}
@@ -133,6 +134,7 @@ VALUES: Schema = _object(
     networkPolicy=_object(enabled=FLAG, monitoring=MAPPINGS, egress=MAPPINGS),
     serviceMonitor=_MONITOR,
     podMonitor=_MONITOR,
+    links=_object(docs=URL, grafana=URL),
     prometheusRule=_object(enabled=FLAG, additionalLabels=STRINGS, groups=MAPPINGS),
     dashboards=_object(enabled=FLAG, namespace=TEXT, labels=STRINGS, annotations=STRINGS, folder=TEXT, json=STRINGS),
     extraArgs={"type": "array", "items": TEXT},

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,7 +19,7 @@ import pytest
 import requests
 
 from tests.dashboards.rare_metrics import page
-from tests.deploy.shared import REQUIRE_TOOLS
+from tests.deploy.shared import REQUIRE_TOOLS, module
 from tests.fakes.ports import free_ports
 
 ALERTS = Path(__file__).parents[2] / "dashboards/alerts.yaml"
@@ -153,3 +154,14 @@ def watched(program, demo, pages, tmp_path_factory):
     finally:
         for each in found.values():
             each.stop()
+
+
+@pytest.fixture(scope="module")
+def grafana_build():
+    module("grafana_foundation_sdk", "grafana-foundation-sdk")
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # the SDK's schema version is newer than every supported Grafana
+        from dashboards import build  # noqa: PLC0415 - not where the SDK is missing
+    return build

@@ -3,12 +3,15 @@
 import re
 import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "dashboards/alerts.yaml"
+DOCS = "https://github.com/tidegate/tidegate/blob/main/docs"
+MINE = {"docs": "https://git.example.com/tidegate/docs", "grafana": "https://grafana.example.com/mine"}
 TESTS = Path(__file__).with_name("alerts.test.yaml")
 RULES = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
 NAMES = [rule["alert"] for rule in RULES]
@@ -36,8 +39,10 @@ def test_every_alert_has_a_firing_and_a_silent_test():
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
 def test_every_alert_has_a_runbook_that_begins_with_the_state_meanwhile(rule):
     page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
-    found = re.search(rf"^## {rule['alert']}\n\n\*\*Meanwhile:\*\* ", (ROOT / page).read_text(), re.MULTILINE)
+    file = ROOT / "docs" / page.removeprefix(f"{DOCS}/")
+    found = re.search(rf"^## {rule['alert']}\n\n\*\*Meanwhile:\*\* ", file.read_text(), re.MULTILINE)
 
+    assert urlsplit(page).netloc
     assert anchor == rule["alert"].lower()
     assert found
 
@@ -68,6 +73,24 @@ def test_rule_of_the_chart_has_tidegates_alerts_and_the_users_own():
     ]
 
     assert rule["spec"]["groups"] == [*yaml.safe_load(ALERTS.read_text())["groups"], custom]
+
+
+def test_chart_and_build_link_alerts_to_the_given_grafana_and_docs(grafana_build):
+    from tests.deploy.shared import CHART, module, objects  # noqa: PLC0415 - Helm's engine is not needed by the others
+
+    with module("helm_python", "helm-python-sdk").Chart.load(CHART) as chart:
+        texts = chart.render({"prometheusRule": {"enabled": True}, "links": MINE}, name="tidegate", namespace="ops")
+    [text] = [text for file, text in texts.items() if file.endswith("prometheusrule.yaml")]
+    [rule] = objects(text)
+    groups = rule["spec"]["groups"]
+    built = yaml.safe_load(grafana_build.linked_alerts(ALERTS.read_text(), **MINE))["groups"]
+    annotations = [each["annotations"] for group in groups for each in group["rules"]]
+
+    assert groups == built
+    assert all(each["runbook_url"].startswith(f"{MINE['docs']}/how-to/runbooks.md#") for each in annotations)
+    assert all(each["dashboard_url"].startswith(f"{MINE['grafana']}/d/") for each in annotations)
+    boards = {file.stem for file in (ROOT / "dashboards/grafana").glob("*.json")}
+    assert {word for each in annotations for word in re.findall(r"tidegate-\w+", each["dashboard_url"])} == boards
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import warnings
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -11,7 +10,6 @@ import yaml
 from scaler.explain.outcome_inputs import OutcomeCode
 from scaler.model import Reason
 from tests.dashboards.built import BOARDS, GRAFANA, ROOT, panels_of, queries_of
-from tests.deploy.shared import module
 
 ALERTS = yaml.safe_load((ROOT / "dashboards/alerts.yaml").read_text(encoding="utf-8"))
 UIDS = {"tidegate-overview", "tidegate-workload", "tidegate-gpu", "tidegate-self"}
@@ -28,24 +26,15 @@ TITLES = {
 BUILT_IN = {"__url_time_range"}
 
 
-@pytest.fixture(scope="module")
-def build():
-    module("grafana_foundation_sdk", "grafana-foundation-sdk")
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # the SDK's schema version is newer than every supported Grafana
-        from dashboards import build  # noqa: PLC0415 - not where the SDK is missing
-    return build
-
-
-def test_committed_boards_are_the_generated_ones(build):
-    stale = [str(path.relative_to(ROOT)) for path, text in build.files().items() if path.read_text("utf-8") != text]
+def test_committed_boards_are_the_generated_ones(grafana_build):
+    stale = [
+        str(path.relative_to(ROOT)) for path, text in grafana_build.files().items() if path.read_text("utf-8") != text
+    ]
     assert stale == [], "run python -m dashboards.build"
 
 
-def test_no_other_file_is_among_the_boards(build):
-    generated = {path for path in build.files() if path.suffix == ".json"}
+def test_no_other_file_is_among_the_boards(grafana_build):
+    generated = {path for path in grafana_build.files() if path.suffix == ".json"}
     assert {path for folder in {each.parent for each in generated} for path in folder.iterdir()} == generated
 
 

@@ -17,10 +17,10 @@ MIB = 1 << 20
 def boards(render):
     """`boards(values)`: {file: JSON}, and the ConfigMaps of the chart that have boards."""
 
-    def render_boards(**values):
+    def render_boards(links=None, **values):
         maps = [
             each
-            for each in render({"dashboards": {"enabled": True, **values}})
+            for each in render({"dashboards": {"enabled": True, **values}, "links": links or {}})
             if each["kind"] == "ConfigMap" and any(name.endswith(".json") for name in each["data"])
         ]
         return {file: json.loads(text) for each in maps for file, text in each["data"].items()}, maps
@@ -35,6 +35,15 @@ def test_boards_are_off_by_default(render):
 def test_chart_has_the_committed_boards_and_the_users_own(boards):
     found, _ = boards(json={"mine": json.dumps(MINE)})
     assert found == {**{f"{uid}.json": board for uid, board in BOARDS.items()}, "mine.json": MINE}
+
+
+def test_boards_link_to_the_given_grafana_and_docs(boards):
+    found, _ = boards(links={"docs": "https://git.example.com/docs", "grafana": "https://grafana.example.com"})
+    text = json.dumps(found)
+    assert '"url": "/d/' not in text
+    assert "https://grafana.example.com/d/tidegate-workload?" in text
+    assert "](https://git.example.com/docs/how-to/runbooks.md#tidegatecapped)" in text
+    assert "github.com" not in text
 
 
 def test_grafanas_sidecar_finds_each_board_by_its_label_and_folder(boards):

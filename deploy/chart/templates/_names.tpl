@@ -54,3 +54,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "tidegate.authentication" -}}
 {{- default (include "tidegate.fullname" .) .Values.keda.clusterTriggerAuthentication.name }}
 {{- end }}
+
+{{- /* A file of dashboards/build.py with links to `links.docs` and `links.grafana`. Arguments: root, file. */}}
+{{- define "tidegate.linked" -}}
+{{- $docs := default "https://github.com/tidegate/tidegate/blob/main/docs" .root.Values.links.docs }}
+{{- .root.Files.Get .file | replace "https://github.com/tidegate/tidegate/blob/main/docs" $docs | replace "\"/d/" (printf "\"%s/d/" .root.Values.links.grafana) }}
+{{- end }}
