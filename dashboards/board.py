@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from .panels import SOURCE, Panel
 
-TAG = "tidegate"
+TAG, MAINTAINERS_TAG = "tidegate", "tidegate-maintainers"
 OVERVIEW, WORKLOAD, GPU, ITSELF = (f"{TAG}-{name}" for name in ("overview", "workload", "gpu", "self"))
 COLUMNS = 24
 # The documentation that descriptions and alerts link to, unless a build or the chart names another copy.
@@ -86,14 +86,14 @@ def reasons_as_annotations(expr: str, colour: str) -> boards.AnnotationQuery:
 def board(
     uid: str, title: str, description: str,
     variables: Sequence[Builder[model.VariableModel]], sections: Sequence[Section],
-    annotations: Sequence[boards.AnnotationQuery] = (), *, since: str = "now-6h",
+    annotations: Sequence[boards.AnnotationQuery] = (), *, since: str = "now-6h", tag: str = TAG,
 ) -> model.Dashboard:  # fmt: skip
-    """Panels are numbered in their order, so that links to them stay valid."""
+    """Panels are numbered in their order, so that links to them stay valid. tag: boards with TAG are in its menu."""
     built = (
         boards.Dashboard(title)
         .uid(uid)
         .description(description)
-        .tags([TAG])
+        .tags([tag])
         .editable()
         .time(since, "now")
         .refresh("30s")

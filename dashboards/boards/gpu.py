@@ -46,11 +46,11 @@ def build() -> model.Dashboard:
         [
             Section("Now", _now()),
             Section("Nodes", _nodes()),
-            Section("Residency against activity", _residency()),
-            Section("MIG", _mig()),
-            Section("Shared GPUs", _shared()),
+            Section("Memory held, and work done", _residency()),
+            Section("MIG", _mig(), collapsed=True),
+            Section("Shared GPUs", _shared(), collapsed=True),
             Section("Errors", _errors()),
-            Section("Power and heat", _power()),
+            Section("Power and heat", _power(), collapsed=True),
         ],
     )
 
@@ -77,7 +77,7 @@ def _now() -> list[Panel]:
         stat_of(
             "GPUs",
             "Physical GPUs that a page shows, on the selected nodes. Fewer than allocatable below: an exporter is "
-            "silent, see the failed targets of Tidegate / Itself.",
+            "silent, see the failed targets of Tidegate itself.",
             "short",
             Query(f"count(group by (node, uuid) ({ANY}))"),
             absence=NO_GPUS,
@@ -168,7 +168,7 @@ def _nodes() -> list[Panel]:
             top=1.0,
         ),
         graph(
-            "GPUs by attribution",
+            "GPUs by how pods use them",
             "How the numbers of each GPU are attributed to pods: exclusive, a MIG instance, measured by process, or "
             "device-wide (no pod's share). `no pod`: none is named.",
             "short",
@@ -254,7 +254,7 @@ def _residency() -> list[Panel]:
 def _mig() -> list[Panel]:
     return [
         graph(
-            "Activity of MIG instances against their ceiling",
+            "Activity of MIG instances",
             "An instance of several slices may reach only the dashed line, because one busy compute instance fills "
             "one slice. A workload with a target above its ceiling never scales up by activity: lower the target.",
             "percentunit",
@@ -290,7 +290,7 @@ def _shared() -> list[Panel]:
     process = f"max by (uuid, namespace, pod) (tidegate_gpu_process_%s{{{NODE}}})"
     return [
         graph(
-            "Sharers of each GPU",
+            "Pods on each shared GPU",
             "Pods that share a GPU by time slicing or MPS. Its other numbers are the sum of theirs.",
             "short",
             [Query(_gpu("sharers", "attribution"), "{{node}} {{uuid}} ({{attribution}})")],
@@ -318,7 +318,7 @@ def _shared() -> list[Panel]:
 def _errors() -> list[Panel]:
     return [
         rows(
-            "GPUs with an Xid",
+            "GPUs with errors (Xid)",
             "The last Xid code of each GPU that has one; it stays until the GPU is reset, so it may be old. 48, 63, "
             "64, 74, 79, 94 and 95 are hardware errors: drain the node and reset or replace the GPU. 13, 31 and 43 "
             "are errors of the program. Runbook: TidegateGpuLost.",
@@ -326,7 +326,7 @@ def _errors() -> list[Panel]:
             [*NAME, Column("model"), Column("last Xid"), Column("lost", steps=[Step(1, RED)])],
         ),
         timeline(
-            "New Xids and lost GPUs",
+            "New errors and lost GPUs",
             "Changes of the last Xid of a GPU, and the time while it is lost: a fatal code and no activity since.",
             [
                 Query(f"2 * {_gpu('lost')}", "{{node}} {{uuid}} lost"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from ..board import ITSELF, TO_WORKLOAD, Section, board, datasource, variable
+from ..board import ITSELF, MAINTAINERS_TAG, TO_WORKLOAD, Section, board, datasource, variable
 from ..panels import GREY, Absence, Column, Panel, Query, Step, graph, rows, stat_of
 from ..queries import BLUE, GREEN, ORANGE, PURPLE, RED, SELF, TEAL, YES_NO, self_each, self_quantile, self_rate
 from .itself_clients import calls, kubernetes, peers, process
@@ -17,7 +17,7 @@ from .itself_clients import calls, kubernetes, peers, process
 def build() -> model.Dashboard:
     return board(
         ITSELF,
-        "Tidegate / Itself",
+        "Tidegate for maintainers / Itself",
         "Ticks, scrapes, clients, Kubernetes, replicas and resources of Tidegate.",
         [
             datasource(),
@@ -38,7 +38,7 @@ def build() -> model.Dashboard:
         ],
         [
             Section("Now", _now()),
-            Section("Ticks", _ticks()),
+            Section("Decisions", _ticks()),
             Section("Scrapes", _scrapes()),
             Section("Freshness", _staleness()),
             Section("Clients", calls()),
@@ -47,6 +47,7 @@ def build() -> model.Dashboard:
             Section("Resources", process()),
         ],
         since="now-3h",
+        tag=MAINTAINERS_TAG,
     )
 
 
@@ -70,7 +71,7 @@ def _now() -> list[Panel]:
             absence=Absence("not configured", f"count(tidegate_board_version{{{SELF}}})"),
         ),
         stat_of(
-            "Age of the Board",
+            "Time since the last decision",
             "Time since the last tick, of the most recent replica. About a second is normal; from 30 on no decisions "
             "are made. Runbook: TidegateStuck.",
             "s",
@@ -111,7 +112,7 @@ def _now() -> list[Panel]:
 def _ticks() -> list[Panel]:
     return [
         graph(
-            "Duration of a tick",
+            "Time that a decision takes",
             "Half of the ticks, and 99 of 100. Above a second (dashed), ticks are skipped and ages grow. Give it more "
             "CPU, or split the workloads into two installations.",
             "s",
@@ -124,7 +125,7 @@ def _ticks() -> list[Panel]:
             above=[Step(1, RED)],
         ),
         graph(
-            "Ticks and failed ticks",
+            "Decisions and failed ones",
             "Ticks per second and replica: 1, unless `tick` is configured otherwise. A failed one keeps the last "
             "Board and logs the error: please report it. Runbook: TidegateStuck.",
             "ops",
@@ -135,7 +136,7 @@ def _ticks() -> list[Panel]:
             width=8,
         ),
         graph(
-            "Age of the Board by replica",
+            "Time since the last decision, by replica",
             "Time since each replica's last tick; of a follower, its own. Dashed: 30 seconds, when the alert fires. "
             "Rising on all: restart them, which is safe. Runbook: TidegateStuck.",
             "s",
@@ -204,7 +205,7 @@ def _scrapes() -> list[Panel]:
             ],
         ),
         graph(
-            "Dropped lines",
+            "Lines without a value",
             "Lines per second that are no sample, or are marked as having no value (DCGM's blanks). A few are normal "
             "with DCGM; if many: `tidegate read URL` lists them with reasons.",
             "ops",

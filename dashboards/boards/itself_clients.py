@@ -43,7 +43,7 @@ def calls() -> list[Panel]:
 def kubernetes() -> list[Panel]:
     return [
         timeline(
-            "Known resources of Kubernetes",
+            "What is known of Kubernetes",
             "Whether the cache of each resource is complete and up to date. `no`: decisions that depend on it are "
             "held. One resource: a permission is missing; all: the API server fails. Runbook: "
             "TidegateKubernetesStale.",
@@ -136,7 +136,7 @@ def peers() -> list[Panel]:
             height=8,
         ),
         graph(
-            "Age of the leader's Board",
+            "Age of the leader's decisions",
             "Age of the leader's Board on each follower. A second or two is normal; if it is stale, a follower "
             "publishes its own decisions.",
             "s",

@@ -1,6 +1,7 @@
 """Builds the board Overview: GPUs by state, and the workloads that need attention.
 
-Worked example: "Capped at the maximum" is usually empty; a click on one of its rows opens the workload's board.
+Worked example: "At the maximum, and more is needed" is usually empty; a click on one of its rows opens the workload's
+board.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def build() -> model.Dashboard:
             Section("Needs attention", needs_attention()),
             Section("All workloads", [all_workloads()]),
             Section("Cost and savings of zero", _zero()),
-            Section("Observed workloads", _observed()),
+            Section("Observed workloads", _observed(), collapsed=True),
         ],
     )
 
@@ -81,7 +82,7 @@ def _now() -> list[Panel]:
             below=NAVY,
         ),
         stat_of(
-            "GPU-hours asleep",
+            "GPU-hours saved at zero",
             "GPU-hours saved by workloads at zero, over the board's time range. Compare it with the wakes below, "
             "which delay requests.",
             "h",
@@ -110,7 +111,7 @@ def _over_time() -> list[Panel]:
         graph(
             "GPUs by state",
             "All GPUs of all workloads, by the state of the workload. Idle-warm is the cost of keep-warm; asleep is "
-            "the saving of zero. A step of `unknown` is an outage of targets: see Tidegate / Itself.",
+            "the saving of zero. A step of `unknown` is an outage of targets: see Tidegate itself.",
             "short",
             [Query(fleet("tidegate_workload_gpus", "state"), "{{state}}")],
             stacked=True,
@@ -172,7 +173,7 @@ def _zero() -> list[Panel]:
             above=[Step(300, RED)],
         ),
         rows(
-            "Savings of the learned keep-warm time",
+            "Saved by the learned keep-warm time",
             "Hours of one replica per day that the learned keep-warm time saves against the configured constant, and "
             "the same in money including the cost of waiting. Below 0 it holds GPUs longer, so that requests wait "
             "less. To change the balance, set the cost of waiting in `prices` (docs/explanation/estimators.md).",

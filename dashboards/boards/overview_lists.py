@@ -22,7 +22,7 @@ def needs_attention() -> list[Panel]:
         _no_wake_source(),
         _without_effect(),
         graph(
-            "Controller outcomes",
+            "What KEDA and the HPA do",
             "Number of workloads by outcome: decisions are followed, wait for a stabilization window or a cooldown, "
             "are limited by configuration, or have a problem. docs/explanation/controller-outcome.md explains each "
             "code.",
@@ -94,7 +94,7 @@ def _only(metric: str, reasons: str) -> str:
 
 def _capped() -> Panel:
     return rows(
-        "Capped at the maximum",
+        "At the maximum, and more is needed",
         "More replicas are needed than the maximum allows, and requests queue. `demand` is that of the largest "
         "objective. Raise the maximum, or relax the SLO. If replicas are without a node, a higher maximum "
         "does not help. Runbook: TidegateCapped.",
@@ -118,7 +118,7 @@ def _capped() -> Panel:
 
 def _held() -> Panel:
     return rows(
-        "Held, unknown, or with stale targets",
+        "Readings missing",
         "Readings are missing. A held decision lasts for `freshness.hold` (5 minutes by default, orange from 2) and "
         "may rise meanwhile; then it is an error, and the row has no `replicas`. The workload's board shows the "
         "failing targets. Incomplete: a response lacks a series or has it wrong; the workload is not scaled down. "
@@ -146,7 +146,7 @@ def _held() -> Panel:
 
 def _no_wake_source() -> Panel:
     return rows(
-        "Idle without a wake source",
+        "Idle, but nothing can wake it",
         "Idle workloads that keep a replica, because no wake source lives at zero. Each row holds GPUs for nothing: "
         "configure a gateway (docs/reference/sources.md). With `replicas` 0, requests may be lost: scale it to one by "
         "hand. Runbook: TidegateCannotWake.",
@@ -163,7 +163,7 @@ def _no_wake_source() -> Panel:
 
 def _without_effect() -> Panel:
     return rows(
-        "Decisions without effect",
+        "Decisions that nothing follows",
         "Nothing follows the decision: no scaler or no HPA targets the workload, two do, or its HPA uses another "
         "metric or cannot scale. `tidegate explain` shows which, and `tidegate check` the fix.",
         [

@@ -1,7 +1,7 @@
 """Builds the board Workload: one workload from its load to what the cluster does with the decision.
 
 Worked example: replicas stay at 3 although "Replicas" shows a demand of 5. The timeline below shows `capped`: the
-maximum is 3. With `serving`, "Conditions of the HPA" shows what holds the HPA.
+maximum is 3. With `serving`, "What holds the HPA" shows what holds the HPA.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _answer() -> list[Panel]:
             REASON_NAMES,
         ),
         graph(
-            "Signals against their targets",
+            "Load against its target",
             "Smoothed signal of each objective, divided by its target per replica: the demand before any limit. The "
             "highest decides. If it is not the intended one, change the targets. `slo` is the arriving work, in "
             "replicas, without headroom and hold.",
@@ -249,7 +249,7 @@ def _slo() -> list[Panel]:
             colours={"left": GREEN},
         ),
         graph(
-            "Error budget burn",
+            "How fast the error budget is spent",
             "How many times as fast as allowed requests miss the SLO: at 1 the budget of 3 days lasts 3 days. Above "
             "14.4 (dashed) over both windows: see the alert's runbook.",
             "short",
@@ -316,7 +316,7 @@ def _load() -> list[Panel]:
 def _cluster() -> list[Panel]:
     return [
         timeline(
-            "Conditions of the HPA",
+            "What holds the HPA",
             "Conditions of the HorizontalPodAutoscaler with their reasons. `ScalingLimited`: its minimum, maximum or "
             "policy limits it. `ScalingActive` false: it gets no metric, or is paused. `AbleToScale` false: it may "
             "not write the replicas.",
@@ -331,7 +331,7 @@ def _cluster() -> list[Panel]:
             height=8,
         ),
         timeline(
-            "Controller outcome",
+            "What KEDA and the HPA do",
             "What KEDA and the HPA will do with the decision: follow it, wait for a stabilization window, stop at a "
             "policy, or ignore it. `tidegate explain` has a sentence for each.",
             [

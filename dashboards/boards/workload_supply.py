@@ -38,7 +38,7 @@ def gpus() -> list[Panel]:
     )
     return [
         graph(
-            "GPU activity by provenance",
+            "GPU activity over time",
             "Mean engine activity of the GPUs that the workload uses alone, and the ceiling of MIG instances. With "
             "`engine` it may size the workload; with `utilisation` or `process` it only proves idleness "
             "(docs/explanation/gpus.md).",
@@ -52,7 +52,7 @@ def gpus() -> list[Panel]:
             dashed=["ceiling of MIG"],
         ),
         timeline(
-            "Provenance of the GPU activity",
+            "How GPU activity is measured",
             "`engine`: profiling fields of DCGM. `utilisation`: only GPU_UTIL: let the exporter collect "
             "DCGM_FI_PROF_GR_ENGINE_ACTIVE. `process`: shared, and measured by process. `none`: only requests count.",
             [Query(coded("tidegate_workload_gpu_provenance", "provenance", list(PROVENANCES), ONE), "known by")],
@@ -70,7 +70,7 @@ def gpus() -> list[Panel]:
             width=8,
         ),
         graph(
-            "GPUs held, attributed and lost",
+            "GPUs requested, recognized and lost",
             "GPUs that the running pods request, those that a page attributes to them alone, and those that are "
             "silent after a fatal Xid. Fewer attributed than held: GPUs are shared, or an exporter does not label "
             "them. Lost: drain the node. Runbook: TidegateGpuLost.",
@@ -138,7 +138,7 @@ def zero() -> list[Panel]:
 def _savings() -> list[Panel]:
     return [
         stat_of(
-            "Savings of the learned keep-warm time",
+            "Saved by the learned keep-warm time",
             "Hours of one replica per day that the learned keep-warm time saves against the constant. Below 0 it uses "
             "them, so that requests wait less.",
             "h",
@@ -148,7 +148,7 @@ def _savings() -> list[Panel]:
             height=ROW_HEIGHT,
         ),
         stat_of(
-            "Savings in money",
+            "Saved in money",
             "The same in money per day, with the cost of waiting for starts (`prices`). Below 0 for weeks: the "
             "constant is better, set `keep_warm` to it.",
             "short",
@@ -158,7 +158,7 @@ def _savings() -> list[Panel]:
             height=ROW_HEIGHT,
         ),
         stat_of(
-            "Start in advance",
+            "Next predicted start",
             "Time of the next start before an expected request. `not predicted`: none is expected, which is usual.",
             "dateTimeFromNow",
             Query(f"{of_one('tidegate_prewarm_timestamp_seconds')} * 1000"),
@@ -166,7 +166,7 @@ def _savings() -> list[Panel]:
             height=ROW_HEIGHT,
         ),
         stat_of(
-            "GPU-hours asleep",
+            "GPU-hours saved at zero",
             "GPU-hours that the workload saved at zero, over the board's time range. Compare it with the wakes beside "
             "it, which delay requests.",
             "h",
@@ -183,7 +183,7 @@ def _savings() -> list[Panel]:
 def trust() -> list[Panel]:
     return [
         graph(
-            "Age of readings and holding time",
+            "Age of the readings",
             "Age of the oldest reading of the decision, and how long the decision has been held. Dashed: 5 minutes, "
             "after which a held decision becomes an error unless `freshness.hold` is configured otherwise. Runbook: "
             "TidegateDecisionHeld, TidegateWakeSourceStale.",
@@ -194,7 +194,7 @@ def trust() -> list[Panel]:
             above=[Step(300, RED)],
         ),
         graph(
-            "Stale targets",
+            "Targets that do not answer",
             "Number of its stale targets. Up to half of the pods, their values are imputed from the others. Runbook: "
             "TidegateTargetStale.",
             "short",
@@ -205,7 +205,7 @@ def trust() -> list[Panel]:
         rows(
             "Its targets",
             "Each target of the workload: whether the last scrape succeeded, and its duration. 0: read it as Tidegate "
-            "does, `tidegate read URL`. Tidegate / Itself has the reasons of failures.",
+            "does, `tidegate read URL`. Tidegate itself has the reasons of failures.",
             [
                 Query(f"min by (role, target) (tidegate_scrape_up{{{WORKLOAD_TARGETS}}})", "answers"),
                 Query(f"max by (role, target) (tidegate_scrape_duration_seconds{{{WORKLOAD_TARGETS}}})", "took"),

@@ -55,6 +55,13 @@ def test_grafanas_sidecar_finds_each_board_by_its_label_and_folder(boards):
         assert each["metadata"]["annotations"] == {"a": "b", "grafana_folder": "GPUs"}
 
 
+def test_maintainers_board_has_a_folder_or_is_left_out(boards):
+    found, maps = boards(folder="GPUs", maintainers={"folder": "Operators"})
+    folders = {name: each["metadata"]["annotations"]["grafana_folder"] for each in maps for name in each["data"]}
+    assert folders == {name: "Operators" if name == "tidegate-self.json" else "GPUs" for name in found}
+    assert set(found) - set(boards(maintainers={"enabled": False})[0]) == {"tidegate-self.json"}
+
+
 def test_boards_without_a_folder_have_no_annotations(boards):
     _, maps = boards()
     assert [each for each in maps if "annotations" in each["metadata"]] == []
