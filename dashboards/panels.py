@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as boards
-from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, statushistory, table, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as model
@@ -211,6 +211,33 @@ def timeline(
         .mappings(_mappings(names))
     )
     for target in _targets(queries, instant=False):
+        panel = panel.with_target(target)
+    return panel
+
+
+def heatmap(
+    title: str, description: str, unit: str, query: Query, colours: Sequence[Step], *, below: str, height: int = 10
+) -> Panel:  # fmt: skip
+    """A row for each series and a cell for each time, in the colour of its value; no value is no cell."""
+    panel = (
+        statushistory.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .unit(unit)
+        .height(height)
+        .span(24)
+        .per_page(25)
+        .show_value(common.VisibilityMode.NEVER)
+        .row_height(0.9)
+        .fill_opacity(80)
+        .line_width(0)
+        .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
+        .thresholds(steps(*colours, below=below))
+        .legend(_legend())
+        .tooltip(_tooltip())
+    )
+    for target in _targets([query], instant=False):
         panel = panel.with_target(target)
     return panel
 

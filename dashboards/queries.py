@@ -121,6 +121,33 @@ def fleet(metric: str, *by: str, window: str | None = None, **matchers: str) -> 
     return f"sum{over} ({series})" if window is None else f"sum{over} (rate({series}[{window}]))"
 
 
+def money(gpu_seconds: str) -> str:
+    """The price of GPU-seconds, by the board's variable `price`."""
+    return f"{gpu_seconds} / 3600 * $price"
+
+
+# Histograms of the engines themselves, as this Prometheus scrapes their pods. vLLM has the last two at once.
+TTFT = tuple(f"{engine}time_to_first_token_seconds" for engine in ("vllm:", "sglang:", "lmdeploy:", "trtllm_"))
+ITL = (
+    *(f"{engine}inter_token_latency_seconds" for engine in ("vllm:", "sglang:")),
+    *(f"{engine}time_per_output_token_seconds" for engine in ("vllm:", "sglang:", "lmdeploy:", "trtllm_")),
+)
+# `chat-7c9f-x2`, `chat-0`, `chat-0-1`.
+PODS = 'namespace="$namespace",pod=~"$workload-[a-z0-9]+(-[a-z0-9]+)?"'
+
+
+def latency(ratio: float, histograms: Sequence[str]) -> str:
+    """A quantile (0 to 1) over the pods of the selected workload, of the first of the histograms that is there.
+
+    Without requests a quantile is NaN, which no comparison keeps.
+    """
+    quantiles = (
+        f"histogram_quantile({ratio:g}, sum by (le) (rate({name}_bucket{{{PODS}}}[$__rate_interval]))) >= 0"
+        for name in histograms
+    )
+    return "\nor ".join(quantiles)
+
+
 def coded(metric: str, label: str, values: Sequence[str], where: str) -> str:
     """The value of a label as a number, 1 for the first of `values`, for the colours of a state timeline. If replicas
     disagree because the label changes between two scrapes, `or` takes the first.

@@ -14,6 +14,7 @@ from ..queries import (
     AMBER,
     BLUE,
     GREEN,
+    ITL,
     ONE,
     ORANGE,
     OUTCOME_NAMES,
@@ -23,8 +24,10 @@ from ..queries import (
     REASONS,
     RED,
     TEAL,
+    TTFT,
     asleep,
     coded,
+    latency,
     of_one,
     rate_of,
     select,
@@ -257,6 +260,21 @@ def _slo() -> list[Panel]:
             width=8,
             above=[Step(14.4, RED)],
             colours={"1h": BLUE, "5m": AMBER},
+        ),
+        *(
+            graph(
+                title,
+                f"{what}, of the engine's own histogram: half of them, and 95 of 100. No line: nothing was served, the "
+                "engine has no such histogram, or this Prometheus does not scrape its pods with the labels namespace "
+                "and pod.",
+                "s",
+                [Query(latency(ratio, histograms), name) for ratio, name in ((0.5, "half"), (0.95, "95 of 100"))],
+                colours={"half": TEAL, "95 of 100": ORANGE},
+            )
+            for title, what, histograms in (
+                ("Time to first token", "Wait from a request to its first token", TTFT),
+                ("Time between tokens", "Wait from one token to the next", ITL),
+            )
         ),
     ]
 

@@ -30,6 +30,7 @@ APART = {
     r"tidegate_checkpoint_": "which keeps no checkpoints",
     r"tidegate_events_dropped": "and no Events are written on it",
     r"tidegate_shadow_": "and nothing is only observed",
+    r"time_to_first_token|inter_token_latency": "and Prometheus does not scrape its engines",
 }
 
 # Metrics that the demo has or lacks depending on the machine's speed: queried from the target.
@@ -43,8 +44,8 @@ SELDOM = (
 
 # Values of Grafana's variables, for the demo and for the target.
 VARIABLES = {
-    "demo": {"namespace": "demo", "workload": "chat"},
-    "pages": {"namespace": "ai", "workload": "chat"},
+    "demo": {"namespace": "demo", "workload": "chat", "price": "2.5"},
+    "pages": {"namespace": "ai", "workload": "chat", "price": "2.5"},
 }
 # On the target each workload has a special feature.
 WORKLOADS = {"tidegate_held_seconds": "held", "tidegate_shadow_": "seen"}
