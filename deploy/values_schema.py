@@ -134,7 +134,7 @@ VALUES: Schema = _object(
     networkPolicy=_object(enabled=FLAG, monitoring=MAPPINGS, egress=MAPPINGS),
     serviceMonitor=_MONITOR,
     podMonitor=_MONITOR,
-    links=_object(docs=URL, grafana=URL),
+    links=_object(docs=URL),
     prometheusRule=_object(enabled=FLAG, additionalLabels=STRINGS, groups=MAPPINGS),
     dashboards=_object(
         enabled=FLAG,

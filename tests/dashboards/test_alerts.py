@@ -79,7 +79,12 @@ def test_chart_and_build_link_alerts_to_the_given_grafana_and_docs(grafana_build
     from tests.deploy.shared import CHART, module, objects  # noqa: PLC0415 - Helm's engine is not needed by the others
 
     with module("helm_python", "helm-python-sdk").Chart.load(CHART) as chart:
-        texts = chart.render({"prometheusRule": {"enabled": True}, "links": MINE}, name="tidegate", namespace="ops")
+        values = {
+            "prometheusRule": {"enabled": True},
+            "links": {"docs": MINE["docs"]},
+            "config": {"links": {"grafana": MINE["grafana"]}},
+        }
+        texts = chart.render(values, name="tidegate", namespace="ops")
     [text] = [text for file, text in texts.items() if file.endswith("prometheusrule.yaml")]
     [rule] = objects(text)
     groups = rule["spec"]["groups"]

@@ -17,10 +17,16 @@ MIB = 1 << 20
 def boards(render):
     """`boards(values)`: {file: JSON}, and the ConfigMaps of the chart that have boards."""
 
-    def render_boards(links=None, **values):
+    def render_boards(docs="", grafana=None, **values):
         maps = [
             each
-            for each in render({"dashboards": {"enabled": True, **values}, "links": links or {}})
+            for each in render(
+                {
+                    "dashboards": {"enabled": True, **values},
+                    "links": {"docs": docs},
+                    "config": {"links": {"grafana": grafana}},
+                }
+            )
             if each["kind"] == "ConfigMap" and any(name.endswith(".json") for name in each["data"])
         ]
         return {file: json.loads(text) for each in maps for file, text in each["data"].items()}, maps
@@ -38,7 +44,7 @@ def test_chart_has_the_committed_boards_and_the_users_own(boards):
 
 
 def test_boards_link_to_the_given_grafana_and_docs(boards):
-    found, _ = boards(links={"docs": "https://git.example.com/docs", "grafana": "https://grafana.example.com"})
+    found, _ = boards(docs="https://git.example.com/docs", grafana="https://grafana.example.com/")
     text = json.dumps(found)
     assert '"url": "/d/' not in text
     assert "https://grafana.example.com/d/tidegate-workload?" in text

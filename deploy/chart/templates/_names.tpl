@@ -55,8 +55,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default (include "tidegate.fullname" .) .Values.keda.clusterTriggerAuthentication.name }}
 {{- end }}
 
-{{- /* A file of dashboards/build.py with links to `links.docs` and `links.grafana`. Arguments: root, file. */}}
+{{- /* URL of Grafana without a slash at its end; empty if not configured. */}}
+{{- define "tidegate.grafana" -}}
+{{- dig "links" "grafana" "" (.Values.config | default dict) | default "" | trimSuffix "/" }}
+{{- end }}
+
+{{- /* A file of dashboards/build.py with links to `links.docs` and to Grafana. Arguments: root, file. */}}
 {{- define "tidegate.linked" -}}
 {{- $docs := default "https://github.com/tidegate/tidegate/blob/main/docs" .root.Values.links.docs }}
-{{- .root.Files.Get .file | replace "https://github.com/tidegate/tidegate/blob/main/docs" $docs | replace "\"/d/" (printf "\"%s/d/" .root.Values.links.grafana) }}
+{{- .root.Files.Get .file | replace "https://github.com/tidegate/tidegate/blob/main/docs" $docs | replace "\"/d/" (printf "\"%s/d/" (include "tidegate.grafana" .root)) }}
 {{- end }}
