@@ -51,9 +51,7 @@ def kernel(signature: Any, **options: Any) -> Callable[[Function], Function]:
 
     def compiled(function: Function) -> Function:
         began = perf_counter()
-        dispatcher = njit(nogil=True, **options)(function)
-        with suppress(Exception):  # no directory for a cache
-            dispatcher._cache = _Cache(function)  # noqa: SLF001 - enable_caching() takes no cache of another class
+        dispatcher = lazy_kernel(function, **options)
         dispatcher.compile(signature)
         dispatcher.disable_compile()
         hits = sum(dispatcher.stats.cache_hits.values())
@@ -61,6 +59,14 @@ def kernel(signature: Any, **options: Any) -> Callable[[Function], Function]:
         return dispatcher  # type: ignore[no-any-return]
 
     return compiled
+
+
+def lazy_kernel(function: Function, **options: Any) -> Any:
+    """Compiles a function at its first call, without the GIL, or takes it from the cache. options: of `njit`."""
+    dispatcher = njit(nogil=True, **options)(function)
+    with suppress(Exception):  # no directory for a cache
+        dispatcher._cache = _Cache(function)  # noqa: SLF001 - enable_caching() takes no cache of another class
+    return dispatcher
 
 
 def _directory() -> str:

@@ -41,6 +41,11 @@ def kernel(signature: Any) -> Callable[[Function], Function]:
     return jit.kernel(signature, error_model="numpy")
 
 
+def lazy_kernel(function: Function) -> Function:
+    """Compiles a function at its first call, for the types of the arguments, or takes it from the cache."""
+    return cast(Function, jit.lazy_kernel(function, error_model="numpy"))
+
+
 def part(function: Function) -> Function:
     """Compiles a part of a kernel: it is inlined there and not cached by itself."""
     return cast(Function, njit(error_model="numpy", forceinline=True)(function))

@@ -7,21 +7,21 @@ changed. At the same moment both are asked how many requests missed the SLO and 
 change pays, `base` goes on from where `tried` stands. So each block is judged in the very world that the blocks before
 it made, and when the walk is through, `present` has played the whole plan: what it cost and kept is no estimate.
 
+The kernels are compiled at their first call: only a search for a plan needs them.
+
 Worked example: two replicas in each of 40 bins and requests for one: a walk in blocks of 10 bins with step -1 takes
 one away in all four, and simulates each bin three times and what comes within `felt` of a block once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf, nan
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from exporter.model import Floats
-from scaler.jit import part
+from scaler.jit import lazy_kernel, part
 
 from .columns import (
     ALIVE,
@@ -62,14 +62,6 @@ FELT_TIMES = 8  # so many times `felt` after a block, at the most, is waited for
 CHECK_BINS = 2  # between two looks at whether a block has broken too much already
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def engine(function: Function) -> Function:
-    """Compiled at its first call: only a search for a plan needs it, which takes longer anyway."""
-    return cast(Function, njit(error_model="numpy", nogil=True)(function))
-
-
 class SloLimits(NamedTuple):
     """The SLO of each request. first, rest: shape (requests,), seconds until its first token, and from there to
     its last. per_token: seconds of `rest` that each token is worth. begins: the first request that is judged.
@@ -106,7 +98,7 @@ class Blocks(NamedTuple):
     flip: Floats
 
 
-@engine
+@lazy_kernel
 def fork(source: ReplayWorld, target: ReplayWorld, oldest: int) -> None:
     """`target` stands where `source` does. oldest: no request before it is unfinished in `source`; what `target` says
     of those is left as it was.
@@ -137,7 +129,7 @@ def fork(source: ReplayWorld, target: ReplayWorld, oldest: int) -> None:
     target.counts[:] = source.counts
 
 
-@engine
+@lazy_kernel
 def play(world: ReplayWorld, server: ServerColumns, course: PodTimeline, bin_: int, until: float) -> None:
     """On from the beginning of a bin, before its order, to a moment; what would be ordered at that moment is not."""
     while bin_ < course.orders and bin_ * BIN_S < until:
@@ -150,7 +142,7 @@ def play(world: ReplayWorld, server: ServerColumns, course: PodTimeline, bin_: i
     advance(world, server, until)
 
 
-@engine
+@lazy_kernel
 def pod_seconds(world: ReplayWorld) -> float:
     """Pod-seconds of all pods so far."""
     seconds = world.numbers[POD_S]
@@ -159,7 +151,7 @@ def pod_seconds(world: ReplayWorld) -> float:
     return float(seconds)
 
 
-@engine
+@lazy_kernel
 def broken_for_good(world: ReplayWorld, limits: SloLimits, oldest: int) -> int:
     """SLO misses that are certain by now, of the requests from `oldest` on."""
     now, broken = world.numbers[NOW], 0
@@ -177,7 +169,7 @@ def broken_for_good(world: ReplayWorld, limits: SloLimits, oldest: int) -> int:
     return broken
 
 
-@engine
+@lazy_kernel
 def broken_at_this_pace(world: ReplayWorld, server: ServerColumns, limits: SloLimits, oldest: int) -> int:
     """Those, and of the answers under way those that took longer so far than their tokens so far may."""
     now, behind = world.numbers[NOW], 0
@@ -291,7 +283,7 @@ def _pays(
     return cost + blocks.price * worse < 0.0, then
 
 
-@engine
+@lazy_kernel
 def walk(
     present: ReplayWorld,
     base: ReplayWorld,

@@ -127,6 +127,17 @@ def test_second_start_compiles_nothing(load):
     assert sum(load().double.stats.cache_hits.values()) == 1
 
 
+def test_lazy_kernel_is_compiled_by_its_first_call_and_by_no_later_process(load, tmp_path):
+    source = A_KERNEL.replace("import NUMBER, kernel", "import lazy_kernel").replace(
+        "kernel(NUMBER(NUMBER))", "lazy_kernel"
+    )
+    (tmp_path / "a_kernel.py").write_text(source)
+    first, second = load().double, load().double
+    assert first.signatures == second.signatures == []
+    assert first(2.5) == second(2.5) == 5.0
+    assert sum(first.stats.cache_misses.values()) == sum(second.stats.cache_hits.values()) == 1
+
+
 def contents(folder):
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
