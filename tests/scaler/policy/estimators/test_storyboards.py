@@ -108,6 +108,7 @@ def test_loading_in_advance_is_no_return(played):
     # It is woken in advance: it loads with busy GPUs, and they show as busy for half a minute after it is ready.
     since = played.now + TICK
     while not played.stands.expected(played.now)[0]:
+        assert played.now < since + HOUR, "it is never woken in advance"
         played(TICK, busiest_gpu=0.0)
     played(90.0, busiest_gpu=0.9, ready=0.0)
     played(30.0, busiest_gpu=0.9)
