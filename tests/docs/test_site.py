@@ -75,5 +75,5 @@ def test_resources_of_another_host_are_found():
 
 
 def test_the_site_is_built_in_continuous_integration():
-    assert "\nmake site\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert "\nmake site >" in (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert Path(hooks.__file__).relative_to(ROOT).as_posix() in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
