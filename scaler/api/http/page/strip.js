@@ -56,24 +56,34 @@ export function fleetStrip(stateWords, press) {
       say(uncounted, fleet.uncounted === 1 ? "Without one workload: its number of GPUs is unknown." : `Without ${format.count(fleet.uncounted)} workloads: their numbers of GPUs are unknown.`);
     },
     accounts(document) {
-      const { asleep, held } = gpuSeconds(document.workloads);
       const since = document.since ? `, since ${format.moment(document.since)}` : "";
-      const price = document.gpu_hour;
-      if (asleep !== null) figure("asleep", "GPU-hours asleep", format.gpuHours(asleep), `GPU-hours that sleeping workloads did not hold${since}`, "asleep");
-      if (!format.isKnown(price)) return;
-      const at = `at ${price} per GPU-hour (prices.gpu_hour)${since}`;
-      if (held !== null) figure("spent", "spent", format.count((held / HOUR_S) * price), `for the GPU-hours that workloads held, ${at}`);
-      if (asleep !== null) figure("saved", "saved asleep", format.count((asleep / HOUR_S) * price), `for the GPU-hours asleep, against always on, ${at}`);
+      const [, slept] = sums(document.workloads.map((each) => each.gpu_seconds));
+      if (slept.total !== null) figure("asleep", "GPU-hours asleep", format.gpuHours(slept.total), `GPU-hours that sleeping workloads did not hold${since}${slept.without}`, "asleep");
+      const [spent, saved] = sums(document.workloads.map((each) => costOf(each, document.gpu_hour)));
+      if (spent.total !== null) figure("spent", "spent", format.count(spent.total), `for the GPU-hours that workloads held${since}${spent.without}`);
+      if (saved.total !== null) figure("saved", "saved asleep", format.count(saved.total), `for the GPU-hours asleep, against always on${since}${saved.without}`);
     },
   };
 }
 
-// Sums over all workloads; null if none is known.
-function gpuSeconds(workloads) {
-  const sum = (numbers) => (numbers.length ? numbers.reduce((total, each) => total + each, 0) : null);
-  const known = workloads.flatMap((each) => Object.entries(each.gpu_seconds ?? {})).filter(([, seconds]) => format.isKnown(seconds));
-  return {
-    asleep: sum(known.filter(([state]) => state === "asleep").map(([, seconds]) => seconds)),
-    held: sum(known.filter(([state]) => state !== "asleep").map(([, seconds]) => seconds)),
+// The money of a workload by state: of its own price, or of the price of all GPUs. Empty without a price.
+function costOf(account, gpuHour) {
+  if (account.cost) return account.cost;
+  const seconds = format.isKnown(gpuHour) ? Object.entries(account.gpu_seconds ?? {}) : [];
+  return Object.fromEntries(seconds.map(([state, each]) => [state, format.isKnown(each) ? (each / HOUR_S) * gpuHour : null]));
+}
+
+// What workloads held, and what they did not hold asleep, of tables by state: the total, null if none is known, and how
+// many workloads it is without.
+function sums(tables) {
+  const of = (chosen) => {
+    const each = tables.map((table) => Object.entries(table ?? {}).filter(([state, value]) => chosen(state) && format.isKnown(value)).map(([, value]) => value));
+    const known = each.filter((values) => values.length);
+    const missing = each.length - known.length;
+    return {
+      total: known.length ? known.flat().reduce((total, value) => total + value, 0) : null,
+      without: missing ? `; without ${format.count(missing)} of ${format.count(each.length)} workloads: unknown` : "",
+    };
   };
+  return [of((state) => state !== "asleep"), of((state) => state === "asleep")];
 }

@@ -268,20 +268,23 @@ async def test_filters_by_node_and_team_and_hides_what_sleeps(visit, site):
 
 async def test_money_is_in_the_head_only_with_a_price_and_only_if_known(visit, site):
     seconds = {"serving": 3600.0, "idle_warm": None, "asleep": 7200.0}
-    given = {"price": None, "seconds": seconds}
+    given = {"price": None, "seconds": seconds, "cost": None}
 
     async def accounts(_):
-        listed = [{**decision("chat").workload._asdict(), "gpu_seconds": given["seconds"]}]
+        listed = [{**decision("chat").workload._asdict(), "gpu_seconds": given["seconds"], "cost": given["cost"]}]
         return web.json_response({"now": NOW, "since": NOW - 60.0, "gpu_hour": given["price"], "workloads": listed})
 
     site.more = [web.get("/api/v1/accounts", accounts)]
-    for price, sums, shown in (
-        (None, seconds, {"GPU-hours asleep": "2"}),
-        (2.5, seconds, {"GPU-hours asleep": "2", "spent": "2.5", "saved asleep": "5"}),
-        (2.5, {"serving": None, "asleep": 7200.0}, {"GPU-hours asleep": "2", "saved asleep": "5"}),
-        (2.5, dict.fromkeys(seconds), {}),
+    own = {"serving": 4.0, "idle_warm": None, "asleep": 6.0}  # its own price
+    for price, sums, cost, shown in (
+        (None, seconds, None, {"GPU-hours asleep": "2"}),
+        (2.5, seconds, own, {"GPU-hours asleep": "2", "spent": "4", "saved asleep": "6"}),
+        (None, seconds, dict.fromkeys(own), {"GPU-hours asleep": "2"}),
+        (2.5, seconds, None, {"GPU-hours asleep": "2", "spent": "2.5", "saved asleep": "5"}),
+        (2.5, {"serving": None, "asleep": 7200.0}, None, {"GPU-hours asleep": "2", "saved asleep": "5"}),
+        (2.5, dict.fromkeys(seconds), None, {}),
     ):
-        given |= {"price": price, "seconds": sums}
+        given |= {"price": price, "seconds": sums, "cost": cost}
         page = await visit([decision("chat")])
         await page.until("performance.getEntriesByType('resource').some((each) => each.name.includes('accounts'))")
         figures = facts(".gpus > div")

@@ -6,12 +6,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from exporter.kubernetes.cache import Cluster
-from exporter.kubernetes.resources import HPAS, RESOURCES
+from exporter.kubernetes.objects import Ref
+from exporter.kubernetes.resources import HPAS, PODS, RESOURCES
 from exporter.model import WorkloadKey
 from scaler.api.http.collectors import OutcomeCollector
 from scaler.config import Config, Kubernetes, Workload
 from scaler.explain.outcome import ClusterView, controller_step
 from scaler.explain.outcome_inputs import shown, survey
+from scaler.explain.rows import Placement
 from scaler.model import Board, Decision, Reason
 from scaler.workloads import take
 from tests.fakes import objects as api
@@ -72,6 +74,28 @@ def test_each_workload_has_the_objects_that_act_on_it(view_of):
     found = surveyed(view)[CODE]
     assert (found.current, found.scaled.ref.name, found.hpa.ref.name) == (4, "code", "keda-hpa-code")
     assert found.speaks
+
+
+def test_workload_is_placed_on_the_nodes_of_its_pods(view_of):
+    """chat has pods on two nodes, one without a node, and code has none: that is known, and empty."""
+    pods = [
+        api.pod(f"chat-{name}", owner=("ReplicaSet", "chat-1"), node=node)
+        for name, node in (("a", "node-2"), ("b", "node-1"), ("c", "node-2"), ("d", None))
+    ]
+    view = view_of(
+        api.deployment("chat", replicas=4), api.replicaset("chat-1", owner=("Deployment", "chat")), scaled("chat"),
+        *pods,
+        api.deployment("code", replicas=0), scaled("code"),
+    )  # fmt: skip
+    assert view.placements() == {
+        CHAT: Placement(Ref("ai", "Deployment", "chat"), ("node-1", "node-2")),
+        CODE: Placement(Ref("ai", "Deployment", "code"), ()),
+    }
+
+
+def test_nodes_are_unknown_while_pods_are_not_listed(view_of):
+    view = view_of(api.deployment("chat", replicas=4), scaled("chat"), unlisted=[PODS])
+    assert view.placements() == {CHAT: Placement(Ref("ai", "Deployment", "chat"), None)}
 
 
 def test_kedas_own_hpa_comes_first(view_of):
