@@ -15,9 +15,9 @@ for a restart from 0.
     asleep     not there: what would be held if it were awake
     unknown    ready, and it is unknown whether they have work; or the number of replicas is unknown
 
-GPUs are whole ones: a MIG slice is its sevenths, a replica of a shared GPU its part. `NodeGpus` has those of all nodes:
-what no workload holds of them is unallocated. So the held states of all workloads and `unallocated` add up to the
-GPU-seconds of the nodes.
+GPUs are whole ones: a MIG slice is its sevenths, a replica of a shared GPU its part. `FleetGpus` has those of all
+nodes: what no workload holds of them is unallocated. So the held states of all workloads and `unallocated` add up to
+the GPU-seconds of the nodes.
 
 A price is that of the moment: a later one changes no cost before it. GPU-seconds without a price are counted apart.
 
@@ -167,7 +167,7 @@ class DayPeak(NamedTuple):
         return DayPeak(day, peak, longer), np.where(measured, peak * longer - gpus * seconds, np.nan)
 
 
-class NodeGpus(NamedTuple):
+class FleetGpus(NamedTuple):
     """The GPUs of all nodes: whole ones, and what they cost per hour; NaN unknown."""
 
     gpus: float
@@ -204,11 +204,11 @@ class Ledger:
         self.since, self._swept_at = np.full((2, rows), np.nan)
         self.now = AccountedSweep.blank(rows)
         self.kept, self.shown = LedgerSums.blank(rows), LedgerSums.blank(rows)
-        self.fleet, self.fleet_kept, self.fleet_shown = NodeGpus(nan, nan), FleetSums(), FleetSums()
+        self.fleet, self.fleet_kept, self.fleet_shown = FleetGpus(nan, nan), FleetSums(), FleetSums()
         self._day = DayPeak(*np.full((3, rows), np.nan))
         self._fleet_at, self._gap_s = nan, gap_s
 
-    def enter_fleet(self, fleet: NodeGpus, now: float, *, leads: bool) -> None:
+    def enter_fleet(self, fleet: FleetGpus, now: float, *, leads: bool) -> None:
         """Enters the time of all nodes since the last call. Called before `enter` of the same moment."""
         if isnan(fleet.gpus) and isnan(self.fleet.gpus):
             return
@@ -338,7 +338,7 @@ class Ledger:
         since, at = (float(found[f"accounts.fleet_{name}"][0]) for name in ("since", "at"))
         sound = all(isnan(value) or 0.0 <= value <= MOST_SUM for value in (*sums, gpus, hour))
         if sound and (isnan(self.fleet_kept.since) or since < self.fleet_kept.since - SAME_SINCE_S):
-            self.fleet_kept, self.fleet, self._fleet_at = FleetSums(since, *sums), NodeGpus(gpus, hour), at
+            self.fleet_kept, self.fleet, self._fleet_at = FleetSums(since, *sums), FleetGpus(gpus, hour), at
 
     def go_on(self, other: Ledger, rows: Rows, source_rows: Rows) -> None:
         """Takes the counters of Prometheus too, within one process."""

@@ -34,7 +34,7 @@ from scaler.signals.smoothing import Rings, Smoother
 from scaler.workloads.spec import WorkloadSpec
 
 from . import checkpoint
-from .accounting import Circumstances, Ledger, NodeGpus, SweepAnswers, look
+from .accounting import Circumstances, FleetGpus, Ledger, SweepAnswers, look
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
 from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import PendingDecisions, Published
@@ -82,7 +82,7 @@ class Decider:
         """
         self._price = no_price if gpu_hours is None else gpu_hours.hour
         self._gpu_hour = _own_prices(plans)
-        self._fleet = NodeGpus(nan, nan)
+        self._fleet = FleetGpus(nan, nan)
         self.plans = tuple(plans)
         self.workloads = tuple(plan.workload for plan in self.plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
@@ -155,10 +155,10 @@ class Decider:
     def has_nodes(self, gpus: Sequence[GpuPart] | None) -> None:
         """Sets the GPUs of all nodes; None: unknown."""
         if gpus is None:
-            self._fleet = NodeGpus(nan, nan)
+            self._fleet = FleetGpus(nan, nan)
         else:
             hour = sum(part.whole * self._price(part.model) for part in gpus)
-            self._fleet = NodeGpus(sum(part.whole for part in gpus), hour)
+            self._fleet = FleetGpus(sum(part.whole for part in gpus), hour)
 
     def retire(self, target: Target) -> None:
         self._pending.changed[self._latest.rows_of(target)] = True

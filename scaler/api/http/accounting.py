@@ -26,7 +26,7 @@ from prometheus_client.samples import Sample
 from exporter.model import Floats, WorkloadKey
 from exporter.scrape.metrics import LazySamples
 from scaler.columns import Mask
-from scaler.engine.accounting import HELD, STATES, AccountedSweep, FleetSums, LedgerSums, NodeGpus
+from scaler.engine.accounting import HELD, STATES, AccountedSweep, FleetGpus, FleetSums, LedgerSums
 
 from .collectors import LABELS
 
@@ -210,7 +210,7 @@ class Account(NamedTuple):
     since: Floats
     sums: LedgerSums
     moment: AccountedSweep
-    fleet: NodeGpus
+    fleet: FleetGpus
     fleet_sums: FleetSums
 
 

@@ -207,7 +207,14 @@ class TestServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                document = {"now": 1.0, "since": 1.0, "gpu_hour": None, "workloads": [], "gpus_unmatched": []}
+                document = {
+                    "now": 1.0,
+                    "since": 1.0,
+                    "gpu_hour": None,
+                    "nodes": None,
+                    "workloads": [],
+                    "gpus_unmatched": [],
+                }
                 body = json.dumps(document).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))

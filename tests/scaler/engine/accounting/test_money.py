@@ -11,7 +11,7 @@ from exporter.kubernetes.gpus import capacity, parts_of
 from exporter.kubernetes.objects import Node, Pod
 from exporter.model import PodKey, WorkloadKey
 from scaler.columns import State
-from scaler.engine.accounting import HELD, HOUR_S, STATES, AccountedSweep, GpuUse, Ledger, NodeGpus
+from scaler.engine.accounting import HELD, HOUR_S, STATES, AccountedSweep, FleetGpus, GpuUse, Ledger
 from scaler.engine.checkpoint_format import pack, unpack
 
 GAP_S = 10.0
@@ -72,9 +72,9 @@ def test_states_and_unallocated_add_up_to_the_gpu_seconds_of_the_nodes(moments):
         by_name = {node.name: node for node in nodes}
         whole = np.array([sum(part.whole for part in parts_of(each, by_name.get)) for each in pods])
         total = sum(capacity(node).whole for node in nodes)
-        enter(books, at, sweep(state, whole, hour=2.0), NodeGpus(total, 2.0 * total))
+        enter(books, at, sweep(state, whole, hour=2.0), FleetGpus(total, 2.0 * total))
         at += took
-        enter(books, at, sweep(state, whole, hour=2.0), NodeGpus(total, 2.0 * total))
+        enter(books, at, sweep(state, whole, hour=2.0), FleetGpus(total, 2.0 * total))
         expected += total * took
     held = float(books.kept.gpu_seconds[:, HELD].sum())
     fleet = books.fleet_kept
@@ -96,7 +96,7 @@ def test_cost_follows_the_price_of_the_moment_and_gpus_without_one_are_counted_a
 def test_cost_without_any_price_is_unknown_and_not_zero():
     books = Ledger(1, GAP_S)
     for at in (0.0, 5.0):
-        enter(books, at, sweep(GpuUse.SERVING, [8.0]), NodeGpus(16.0, np.nan))
+        enter(books, at, sweep(GpuUse.SERVING, [8.0]), FleetGpus(16.0, np.nan))
     assert np.isnan(books.kept.cost).all()
     assert np.isnan(books.kept.priced).all()
     assert np.isnan([books.fleet_kept.cost, books.fleet_kept.unallocated_cost]).all()
@@ -135,9 +135,9 @@ def restarted(books):
 def test_sums_of_nodes_and_workloads_continue_after_a_restart_and_still_add_up():
     books = Ledger(1, GAP_S)
     for at in (0.0, 5.0):
-        enter(books, at, sweep(GpuUse.SERVING, [8.0], hour=2.0), NodeGpus(16.0, 32.0))
+        enter(books, at, sweep(GpuUse.SERVING, [8.0], hour=2.0), FleetGpus(16.0, 32.0))
     after = restarted(books)
-    enter(after, 605.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), NodeGpus(16.0, 32.0))
+    enter(after, 605.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), FleetGpus(16.0, 32.0))
     assert after.fleet_kept.since == 0.0
     assert after.fleet_kept.gpu_seconds == 16.0 * 605
     assert after.kept.gpu_seconds[0, HELD].sum() + after.fleet_kept.unallocated == 16.0 * 605
@@ -148,15 +148,15 @@ def test_sums_of_nodes_and_workloads_continue_after_a_restart_and_still_add_up()
 def test_old_checkpoint_without_money_begins_it_at_the_restart():
     books = Ledger(1, GAP_S)
     for at in (0.0, 5.0):
-        enter(books, at, sweep(GpuUse.SERVING, [8.0], hour=2.0), NodeGpus(16.0, 32.0))
+        enter(books, at, sweep(GpuUse.SERVING, [8.0], hour=2.0), FleetGpus(16.0, 32.0))
     new = ("cost", "priced", "at_", "held_apart", "fleet", "day", "hour", "watts", "most")
     old = {name: column for name, column in books.columns().items() if not any(part in name for part in new)}
     after = Ledger(1, GAP_S)
     after.take(old, np.array([0]), np.array([0]))
     assert after.kept.gpu_seconds[0, HELD].sum() == 40.0
     assert np.isnan(after.kept.cost).all()
-    enter(after, 10.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), NodeGpus(16.0, 32.0))
-    enter(after, 15.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), NodeGpus(16.0, 32.0))
+    enter(after, 10.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), FleetGpus(16.0, 32.0))
+    enter(after, 15.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), FleetGpus(16.0, 32.0))
     assert after.kept.cost[0, HELD].sum() == pytest.approx(8 * 5 * 2.0 / HOUR_S)
     assert (after.fleet_kept.since, after.fleet_kept.gpu_seconds) == (10.0, 80.0)
 
@@ -164,7 +164,7 @@ def test_old_checkpoint_without_money_begins_it_at_the_restart():
 @pytest.mark.parametrize("wrong", [-1.0, 1e18])
 def test_impossible_sums_of_nodes_are_not_taken(wrong):
     books = Ledger(1, GAP_S)
-    enter(books, 0.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), NodeGpus(16.0, 32.0))
+    enter(books, 0.0, sweep(GpuUse.SERVING, [8.0], hour=2.0), FleetGpus(16.0, 32.0))
     columns = dict(books.columns())
     columns["accounts.fleet"] = np.full_like(columns["accounts.fleet"], wrong)
     after = Ledger(1, GAP_S)

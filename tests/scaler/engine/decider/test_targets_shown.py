@@ -26,14 +26,14 @@ def test_target_that_does_not_count_shows_the_reason(scene, plan, pod, page):
     stage.round({targets[0]: full, targets[2]: full, targets[3]: full})
     stage.round({targets[2]: short, targets[3]: full})
     stage.now += 12.0
-    targets_by_url = {read.url: read for read in stage.decider.pages(CHAT, stage.now)}
-    assert [(targets_by_url[target.url].fresh, targets_by_url[target.url].why) for target in targets] == [
+    shown = {read.name: read for read in stage.decider.pages(CHAT, stage.now)}
+    assert [(shown[target.named].fresh, shown[target.named].why) for target in targets] == [
         (False, "no: too old"),
         (False, "no: it never answered"),
         (False, 'as a lower bound: vllm:num_requests_running{model_name="m",engine="0"} is missing'),
         (True, "as activity: its pod is on its way out"),
     ]
-    assert targets_by_url[targets[1].url].age_s is None
+    assert shown[targets[1].named].age_s is None
 
 
 def test_copy_of_a_window_is_ordered_and_does_not_change(scene, plan, pod, page):
