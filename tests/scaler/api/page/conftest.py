@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from exporter.model import WorkloadKey
 from scaler.api.http.health import HealthState
 from scaler.api.http.server import WebServer
+from scaler.api.http.ui import RowSources
 from scaler.engine.publisher import Publisher
 from scaler.explain.outcome import OutcomeRow
 from scaler.explain.outcome_inputs import ControllerOutcome, Facts, OutcomeCode
@@ -77,7 +78,7 @@ def facts(selector, *, pairs=False):
 @dataclass
 class Site:
     """Runs the server. now: its clock. more: further routes. outcome_of: the controller outcome of a decision.
-    placements, links: as in `Rows`.
+    placements, links: as in `RowSources`.
     """
 
     more: Sequence[web.RouteDef] = ()
@@ -114,9 +115,7 @@ class Site:
             registry,
             lambda: self.now,
             self.more,
-            self._outcomes,
-            self.placements,
-            self.links,
+            RowSources(self._outcomes, placements=self.placements, links=self.links),
         )
         self.port = await self._server.start()
 
