@@ -124,7 +124,7 @@ class SizingConstants(NamedTuple):
     drift: float = 0.1  # times the square root of the work: how far its rate moves within a start-up time
     headroom_power: float = 0.25  # of the start-up time over USUAL_START_S
     backlog_of_ttft: float = 0.5  # of the TTFT of the SLO: a longer queue counts; inf: none counts
-    rounded_down: float = 0.25  # replicas: rounding up, by half a replica on average, is headroom too
+    rounded_down: float = 0.15  # replicas: rounding up, by half a replica on average, is headroom too
     rounded_stretch: float = 0.25  # of the error budget: nothing is rounded down any more
     hold_starts: float = 5.0  # start-up times for which the largest size counts, within the two bounds
     shortest_hold_s: float = 300.0

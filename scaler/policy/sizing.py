@@ -4,7 +4,7 @@ Demand is the rate at which work arrives, not the requests in hand: a queue says
 
 1. **Arriving work**, in replicas: the replica-seconds of the requests that arrive per second (`capacity`).
 2. **Size**: the work that lasts, and headroom for random arrivals and a rate that moves; more where starts take long.
-   A quarter of a replica is rounded down, because rounding up is headroom too. Requests without a first token add
+   A small part of a replica is rounded down, because rounding up is headroom too. Requests without a first token add
    what drains them within one start. The largest of the last `hold_starts` start-up times counts, so that replicas do
    not end and start again for the same work.
 3. **Error budget**: requests that miss the SLO, beyond the share that may, widen the headroom.

@@ -32,9 +32,9 @@ def rate_of(sized, rates, size):
 
 
 @pytest.mark.parametrize(
-    ("plain", "replicas"), [(0.9, 1), (1.05, 1), (1.2, 1), (1.3, 2), (2.2, 2), (2.3, 3), (9.2, 9), (9.3, 10)]
+    ("plain", "replicas"), [(0.9, 1), (1.05, 1), (1.1, 1), (1.2, 2), (2.1, 2), (2.2, 3), (9.1, 9), (9.2, 10)]
 )
-def test_a_quarter_of_a_replica_above_a_whole_number_is_rounded_down(sized, rates, plain, replicas):
+def test_a_small_part_of_a_replica_above_a_whole_number_is_rounded_down(sized, rates, plain, replicas):
     requests = rate_of(sized, rates, plain)
     assert whole(settled(sized, rates, requests, DEFAULTS)) == replicas
 
