@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
 from scaler.api.http.accounting import AccountsCollector, account, document
-from scaler.engine.accounting import STATES, AccountedSweep, GpuUse, Ledger, NodeGpus
+from scaler.engine.accounting import STATES, AccountedSweep, FleetGpus, GpuUse, Ledger
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code", "decode")
 SERVING, ASLEEP = STATES.index(GpuUse.SERVING), STATES.index(GpuUse.ASLEEP)
@@ -151,7 +151,7 @@ def test_cost_joules_and_baselines_are_exposed_only_where_they_are_known(samples
 
 def test_gpus_of_nodes_are_held_or_unallocated(books, samples):
     for at in (1020.0, 1030.0):
-        books.books.enter_fleet(NodeGpus(20.0, 72.0), at, leads=True)
+        books.books.enter_fleet(FleetGpus(20.0, 72.0), at, leads=True)
     found = samples()
     assert found["tidegate_node_gpu_seconds_total", ("state", "held")] == 160.0
     assert found["tidegate_node_gpu_seconds_total", ("state", "unallocated")] == 40.0
