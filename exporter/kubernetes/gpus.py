@@ -11,7 +11,6 @@ Worked example: on a node with `nvidia.com/gpu.product=Tesla-T4-SHARED`, `gpu.co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from math import ceil
 
@@ -55,7 +54,8 @@ def _each(node: Node | None, resource: str) -> float:
     if vendor == "amd.com":
         return 1.0 / _AMD_PARTITIONS.get(device.partition("_")[0], 1)
     model, plain = model_of(node) or "", resource.removesuffix(".shared")
-    profile = slices(device) or slices(re.sub(".*-MIG-", "MIG ", model) if "-MIG-" in model else None)
+    _, has_mig, mig = model.rpartition("-MIG-")
+    profile = slices(device) or slices(f"MIG {mig}" if has_mig else None)
     whole = 4 if any(name in model.replace("-", " ") for name in FOUR_SLICES) else SLICES
     part = 1.0 if profile is None else min(1.0, profile / whole)
     return part / max(1, _number(node, f"{plain}.replicas", 1))

@@ -324,7 +324,9 @@ class Ledger:
         copy_into(self.columns(), columns, rows[longer], source_rows[longer])
         _make_sound(self.now, self.kept, rows[longer])
         day = np.stack([column[rows[longer]] for column in self._day])
-        self._day.day[rows[longer]] = np.where(((day >= 0.0) & (day <= MOST_DAY)).all(axis=0), day[0], np.nan)
+        sound = ((day >= 0.0) & (day <= MOST_DAY)).all(axis=0)
+        for column, restored in zip(self._day, day, strict=True):
+            column[rows[longer]] = np.where(sound, restored, np.nan)
         self._take_fleet(columns, source_rows[longer])
 
     def _take_fleet(self, columns: Columns, source_rows: Rows) -> None:

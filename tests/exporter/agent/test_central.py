@@ -61,7 +61,7 @@ def test_old_values_in_a_new_response_are_old(intake):
     state = SourceState("e", engine(3.0, 2.0, NOW), up=True)
     land(intake, SIDECAR, NOW + 20.0, state)
     assert intake.totals(ROWS, NOW + 20.0).readings.pods_fresh[0] == 0.0
-    assert intake.stale(CHAT, NOW + 20.0) == (SIDECAR.url,)
+    assert intake.stale(CHAT, NOW + 20.0) == (SIDECAR.named,)
 
 
 def test_node_exports_the_gpus_of_its_workloads(intake):

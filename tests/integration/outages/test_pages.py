@@ -55,7 +55,7 @@ async def test_silent_pod_is_held_and_then_an_error_which_scales_nothing_without
             silence(llama.pods[0], how)
             await keda.until(UNAVAILABLE, chat)
         assert without_errors(responses) == [(3, True)]
-        assert llama.pods[0].address in (await keda.refusal(chat))[1]
+        assert f"{tenant.name}/{name}-" in (await keda.refusal(chat))[1]
         # Without a fallback replicas stay; with one they become its number: more, fewer, or the minimum.
         assert await ordered(scaled_objects, 10) == [[], [6], [2], [1]]
 
