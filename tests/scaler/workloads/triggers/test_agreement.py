@@ -43,7 +43,7 @@ def trigger(address="tidegate:6000", type_="external-push", name=None, **metadat
 
 def record(document):
     resource = SCALEDJOBS if document["kind"] == "ScaledJob" else SCALEDOBJECTS
-    return decode.read(resource, document)
+    return decode.decode(decode.identify(resource, document), document)
 
 
 def of_daemon(document):
