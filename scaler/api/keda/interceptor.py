@@ -69,6 +69,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._limits = limits
         self._random = Random()  # noqa: S311 - spreads the ends of streams; it is no secret
         self._streams: set[_Stream] = set()
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._ending = False
 
     async def settle(self) -> None:
@@ -78,6 +81,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 await asyncio.sleep(0)  # streams with an ended turn wake first
                 while not all(stream.waiting for stream in self._streams):  # noqa: ASYNC110 - once, for SETTLE_S at most
                     await asyncio.sleep(LOOK_S)
+
+    async def idle(self) -> None:
+        """Waits until no handler runs."""
+        await self._idle.wait()
 
     def end_streams(self) -> None:
         """Ends all streams with OK, and from now on every new one at once."""
@@ -107,6 +114,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         """Counts the call while it is open. Aborts it if its peer may not make it."""
         peer = address(context.peer())
         refused = self._quota.enter(peer)
+        self._calls += 1
+        self._idle.clear()
         try:
             if refused:
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refused)
@@ -115,6 +124,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             yield
         finally:
             self._quota.leave(peer)
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
 
     def _called(self, method: str, behaviour: Any) -> Any:
         async def call(_requests: Any, context: Context) -> Any:
