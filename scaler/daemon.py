@@ -179,24 +179,7 @@ class Daemon:
         self._telemetry = None if config.otlp is None else _telemetry(config.otlp, registry, clock)
         if config.listen.peers is not None:
             registry.register(ReplicaCollector(lambda: self._replica, clock.now))
-        self._web = WebServer(
-            host=config.listen.http.host,
-            port=config.listen.http.port,
-            board=lambda: self.publisher.board,
-            health=self._health,
-            registry=registry,
-            now=clock.now,
-            sources=self._row_sources(),
-            hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
-            more=(
-                *ExplainHandler(
-                    lambda: self.publisher.board, self._explainer, clock.now, self._repeats, self._outcomes.of
-                ).routes(),
-                *web_accounts.routes(
-                    self._decider, lambda: self._config.prices.accounted.gpu_hour, clock.now, self._team
-                ),
-            ),
-        )
+        self._web = self._web_server(config, clock)
         self._self_metrics.reload_ok.set(1)
         self._self_metrics.reloaded_at.set(clock.now())
 
@@ -495,13 +478,29 @@ class Daemon:
     def _decider(self) -> Decider | None:
         return None if self._loop is None else self._loop.decider
 
-    def _row_sources(self) -> RowSources:
-        return RowSources(
-            outcomes=self._outcomes.all if self._cluster is not None else lambda: tuple,
-            unmatched=self._unmatched_gpus,
-            placements=self._outcomes.placements,
-            links=lambda: dict(self._config.links),
-            delays=self._delays,
+    def _web_server(self, config: Config, clock: Clock) -> WebServer:
+        explain = ExplainHandler(
+            lambda: self.publisher.board, self._explainer, clock.now, self._repeats, self._outcomes.of
+        )
+        accounts = web_accounts.routes(
+            self._decider, lambda: self._config.prices.accounted.gpu_hour, clock.now, self._team
+        )
+        return WebServer(
+            host=config.listen.http.host,
+            port=config.listen.http.port,
+            board=lambda: self.publisher.board,
+            health=self._health,
+            registry=self.registry,
+            now=clock.now,
+            sources=RowSources(
+                outcomes=self._outcomes.all if self._cluster is not None else lambda: tuple,
+                unmatched=self._unmatched_gpus,
+                placements=self._outcomes.placements,
+                links=lambda: dict(self._config.links),
+                delays=self._delays,
+            ),
+            hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
+            more=(*explain.routes(), *accounts),
         )
 
     def _unmatched_gpus(self) -> tuple[UnmatchedGpus, ...] | None:

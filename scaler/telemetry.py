@@ -211,7 +211,7 @@ def _describe(span: Span, scrape: ScrapeResult) -> None:
 
 
 def _attributes(decision: Decision) -> dict[str, str | bool | int | float]:
-    """What is unknown has no attribute."""
+    """The attributes of a decision. An unknown number has none."""
     numbers = {"published": decision.published, "demand": decision.evidence.demand}
     return {
         "workload": str(decision.workload),

@@ -152,7 +152,7 @@ class Decider:
         if workload in self._rows:
             self._uncounted.awaited[self._rows[workload]] = True
 
-    def has_nodes(self, gpus: Sequence[GpuPart] | None) -> None:
+    def set_node_gpus(self, gpus: Sequence[GpuPart] | None) -> None:
         """Sets the GPUs of all nodes; None: unknown."""
         if gpus is None:
             self._fleet = FleetGpus(nan, nan)

@@ -410,7 +410,7 @@ class ControlLoop:
             self._check_sync(now)
             self._counting.tick(self._decider, self._scaled, self._registry.targets, now)
             if self._context.cluster is not None:
-                self._decider.has_nodes(self._context.cluster.node_gpus(now))
+                self._decider.set_node_gpus(self._context.cluster.node_gpus(now))
             changed = self._decider.sweep(now, leads=self._context.leads(now))
             decided_at = self._context.clock.now()
             self._publish(changed, now)

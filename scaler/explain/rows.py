@@ -21,7 +21,7 @@ from .summary import OBSTACLES, REASONS, STATES, Severity, WorkloadState, clause
 
 
 class Placement(NamedTuple):
-    """What a workload scales, and the nodes of its pods, by name. None is unknown."""
+    """The scale target of a workload, and the names of the nodes that run its pods. None: unknown."""
 
     target: Ref | None = None
     nodes: tuple[str, ...] | None = None

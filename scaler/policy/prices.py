@@ -5,7 +5,7 @@ the one with most words wins. A price is of a whole GPU; `exporter.catalog.gpus`
 
 Worked example: `NVIDIA H100 80GB HBM3` of DCGM and `NVIDIA-H100-80GB-HBM3-SHARED` of a node's label both have the words
 of `H100 80GB HBM3`. With `gpus` {"H100": 3.9} and `gpu_hour` 2.0, an H100 costs 3.9 and an L4 costs 2.0; without
-`gpu_hour` the L4 has its public price, and a GPU that nobody lists has none.
+`gpu_hour` the L4 has its public price, and a GPU that is not listed has none.
 """
 
 from __future__ import annotations

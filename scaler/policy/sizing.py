@@ -114,9 +114,10 @@ def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) ->
 
 @part
 def _rounded_down(estimates: Floats, i: int, size: float, constants: SizingConstants) -> float:
-    """The size whose whole number of replicas is one less if it is a small part above it; at least one replica.
+    """The size less `rounded_down`, but not below one replica; a size up to one replica stays as it is.
 
-    Rounding up adds half a replica on average. The less of the error budget is left, the smaller is the part.
+    Rounding up adds half a replica on average, which is headroom too. The more the error budget widens the headroom,
+    the less is subtracted.
     """
     left = max(0.0, 1.0 - estimates[i, Estimate.STRETCH] / constants.rounded_stretch)
     return max(size - constants.rounded_down * left, min(size, 1.0))

@@ -1,4 +1,4 @@
-"""Runs the daemon as a process, and reads its HTTP endpoints."""
+"""Runs the daemon as a process and reads its HTTP endpoints, or gives a control loop its context within a test."""
 
 import asyncio
 import json
@@ -9,6 +9,11 @@ import time
 from contextlib import contextmanager
 
 import requests
+from prometheus_client import CollectorRegistry
+
+from exporter.sources.promql import Promql
+from scaler.engine.context import LoopContext
+from scaler.metrics import SelfMetrics
 
 from .waiting import SOON_S, until
 from .warm import WarmProcess
@@ -114,3 +119,13 @@ def running(config, log):
     text = log.read_text(encoding="utf-8")
     assert process.returncode == 0, text
     assert "raceback" not in text, text
+
+
+def loop_context(clock, pages, publisher, **parts):
+    """A context that ignores ticks and registries, unless `parts` names other ones."""
+    usual = {
+        "self_metrics": SelfMetrics(CollectorRegistry()),
+        "on_tick": lambda now: None,
+        "on_registry": lambda registry: None,
+    }
+    return LoopContext(clock=clock, pages=pages, promql=Promql(pages), publisher=publisher, **{**usual, **parts})

@@ -107,7 +107,7 @@ def _asset(name: str, body: bytes) -> Asset:
 
 @dataclass(frozen=True, slots=True)
 class RowSources:
-    """What the rows show besides the Board; by default, what is shown without a cluster.
+    """Gives the rows their data besides the Board. The defaults are those of a daemon without a cluster.
 
     outcomes:   copies the cluster; what it returns computes the outcomes, and is called in a thread.
     unmatched:  the GPUs that match no workload; None while unknown.

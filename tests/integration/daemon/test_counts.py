@@ -3,19 +3,16 @@
 from dataclasses import dataclass
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
 from exporter.discovery import Listing
 from exporter.model import Failure, FailureKind, ReplicaCount, Role, ScrapeResult, Target, WorkloadKey
 from exporter.sources.http import HttpLimits, HttpPages
-from exporter.sources.promql import Promql
 from exporter.textformat import parse
 from scaler.config import parse as configuration
-from scaler.engine.context import LoopContext
 from scaler.engine.loop import ControlLoop
 from scaler.engine.publisher import Publisher
-from scaler.metrics import SelfMetrics
+from tests.fakes.daemon import loop_context
 
 CHAT = WorkloadKey("ai", "chat")
 ENGINE = Target("http://10.0.0.1:8000/metrics", "vllm", Role.PODS, CHAT)
@@ -45,16 +42,7 @@ class Scene:
     def __init__(self, pages):
         self.time, self.wanted = 1000.0, 0
         self.publisher = Publisher([CHAT])
-        context = LoopContext(
-            clock=self,
-            pages=pages,
-            publisher=self.publisher,
-            replicas=self,
-            self_metrics=SelfMetrics(CollectorRegistry()),
-            on_tick=lambda now: None,
-            promql=Promql(pages),
-            on_registry=lambda registry: None,
-        )
+        context = loop_context(self, pages, self.publisher, replicas=self)
         self.control_loop = ControlLoop(configuration(CONFIG, "config.yaml")[0], context)
 
     def now(self):

@@ -3,19 +3,16 @@
 import asyncio
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
 from exporter.model import Failure, FailureKind, ReplicaCount, Role, ScrapeResult, Target, WorkloadKey
 from exporter.sources.http import HttpLimits, HttpPages
-from exporter.sources.promql import Promql
 from exporter.textformat import parse
 from scaler.config import parse as configuration
-from scaler.engine.context import LoopContext
 from scaler.engine.loop import LANDING_WINDOW_S, ControlLoop
 from scaler.engine.publisher import Publisher
-from scaler.metrics import SelfMetrics
 from tests.fakes.clock import ManualClock
+from tests.fakes.daemon import loop_context
 
 NAMES = ("chat", "code", "asleep")
 CHAT, CODE, ASLEEP = (WorkloadKey("ai", name) for name in NAMES)
@@ -42,16 +39,7 @@ class Scene:
 
     def __init__(self, pages):
         self.clock, self.publisher = ManualClock(), Publisher([CHAT, CODE, ASLEEP])
-        context = LoopContext(
-            clock=self.clock,
-            pages=pages,
-            publisher=self.publisher,
-            replicas=self,
-            self_metrics=SelfMetrics(CollectorRegistry()),
-            on_tick=lambda now: None,
-            promql=Promql(pages),
-            on_registry=lambda registry: None,
-        )
+        context = loop_context(self.clock, pages, self.publisher, replicas=self)
         self.control_loop = ControlLoop(configuration(CONFIG, "config.yaml")[0], context)
         for number, owner in ((1, CHAT), (2, CODE)):
             self.control_loop._decider.listed(owner, 1)

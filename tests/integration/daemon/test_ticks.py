@@ -11,15 +11,14 @@ from exporter.catalog import Reader
 from exporter.kubernetes.cache import Cluster
 from exporter.model import Failure, FailureKind, ReplicaCount, Role, ScrapeResult, Target, WorkloadKey
 from exporter.sources.http import HttpLimits, HttpPages
-from exporter.sources.promql import Promql
 from exporter.textformat import parse
 from scaler.api.http.collectors import BoardCollector
 from scaler.config import parse as configuration
-from scaler.engine.context import LoopContext
 from scaler.engine.loop import ControlLoop
 from scaler.engine.publisher import Publisher
 from scaler.metrics import SelfMetrics
 from tests.fakes.clock import SleeplessClock
+from tests.fakes.daemon import loop_context
 
 CHAT = WorkloadKey("ai", "chat")
 ENGINE = Target("http://10.0.0.1:8000/metrics", "vllm", Role.PODS, CHAT)
@@ -46,15 +45,13 @@ class Scene:
         self.clock, self.registry, self.ticks = SleeplessClock(), CollectorRegistry(), []
         self.replicas, self.publisher = Replicas(), Publisher([CHAT])
         self.registry.register(BoardCollector(lambda: self.publisher.board, self.clock.now))
-        context = LoopContext(
-            clock=self.clock,
-            pages=pages,
-            publisher=self.publisher,
+        context = loop_context(
+            self.clock,
+            pages,
+            self.publisher,
             replicas=self.replicas,
             self_metrics=SelfMetrics(self.registry),
             on_tick=self.ticks.append,
-            promql=Promql(pages),
-            on_registry=lambda registry: None,
             cluster=cluster,
         )
         config, _ = configuration(CONFIG, "config.yaml")

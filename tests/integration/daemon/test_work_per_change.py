@@ -10,25 +10,22 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry
 
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.resources import PODS, RESOURCES, SCALEDOBJECTS
 from exporter.model import WorkloadKey
 from exporter.scrape.loop import ScrapeLoop
 from exporter.sources.http import HttpLimits, HttpPages
-from exporter.sources.promql import Promql
 from scaler.config import parse
-from scaler.engine.context import LoopContext
 from scaler.engine.decider import Decider
 from scaler.engine.loop import ControlLoop
 from scaler.engine.prepare import catch_up, hand_over, prepare
 from scaler.engine.publisher import Publisher
-from scaler.metrics import SelfMetrics
 from scaler.policy.columns import Specs
 from scaler.workloads import annotations, registry, targets
 from tests.fakes import objects as api
 from tests.fakes.clock import SleeplessClock
+from tests.fakes.daemon import loop_context
 
 WORKLOADS = 20
 BLIND_S = 60.0
@@ -59,15 +56,8 @@ class Scene:
         for resource in RESOURCES:
             documents = [document for document in given if BY_KIND[document["kind"]] == resource]
             self.cluster.replace(resource, None, documents, self.clock.time)
-        self.context = LoopContext(
-            clock=self.clock,
-            pages=pages,
-            promql=Promql(pages),
-            publisher=Publisher([]),
-            self_metrics=SelfMetrics(CollectorRegistry()),
-            on_tick=lambda now: None,
-            on_registry=self.published.append,
-            cluster=self.cluster,
+        self.context = loop_context(
+            self.clock, pages, Publisher([]), on_registry=self.published.append, cluster=self.cluster
         )
         self.loop = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], self.context)
         self.cluster.take_changes()

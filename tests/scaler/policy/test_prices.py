@@ -1,4 +1,4 @@
-"""A GPU-hour has the price of the words of its model; a model that nobody lists has none, and never 0."""
+"""A price list finds the price of a GPU by the words of its model. A model that is not listed has no price, never 0."""
 
 from math import isnan
 

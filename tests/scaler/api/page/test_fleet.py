@@ -351,7 +351,10 @@ async def test_gpu_hours_asleep_are_those_of_the_accounts(visit, site):
 
     site.more = [web.get("/api/v1/accounts", accounts)]
     page = await visit([decision("a")])
-    await page.until("document.querySelector('.gpus [data-state=asleep] dd')?.textContent === '2.5'")
+    await page.until("document.querySelector('.gpus [data-state=asleep] dd')")
+    assert await page.evaluate("document.querySelector('.gpus [data-state=asleep] dd').textContent") == "2.5"
+    title = await page.evaluate("document.querySelector('.gpus [data-state=asleep]').title")
+    assert title.endswith("; without 1 of 3 workloads: unknown")
 
 
 async def test_browser_formats_numbers_exactly_as_the_terminal(visit):

@@ -4,20 +4,17 @@ import asyncio
 
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
 from exporter.sources.http import HttpLimits, HttpPages
-from exporter.sources.promql import Promql
 from scaler.columns import State
 from scaler.config import parse
 from scaler.engine import loop
 from scaler.engine.checkpoint import UnclaimedState
-from scaler.engine.context import LoopContext
 from scaler.engine.loop import ControlLoop
 from scaler.engine.publisher import Publisher
-from scaler.metrics import SelfMetrics
 from scaler.model import Reason
+from tests.fakes.daemon import loop_context as new_context
 from tests.scaler.engine.checkpoint_store.conftest import Clock
 
 ENGINE = 'pods: {url: "http://10.0.0.1:8000/metrics"}'
@@ -47,16 +44,7 @@ async def loop_context():
     pages = HttpPages(HttpLimits(1.0, 1024))
 
     def make(*states):
-        return LoopContext(
-            clock=Clock(),
-            pages=pages,
-            promql=Promql(pages),
-            publisher=Publisher([]),
-            self_metrics=SelfMetrics(CollectorRegistry()),
-            on_tick=lambda now: None,
-            on_registry=lambda registry: None,
-            unclaimed=UnclaimedState(states),
-        )
+        return new_context(Clock(), pages, Publisher([]), unclaimed=UnclaimedState(states))
 
     yield make
     await pages.close()
