@@ -36,7 +36,7 @@ def test_wheel_has_the_two_packages_and_nothing_else(wheel):
     top = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in top if not name.endswith(".dist-info")} == {"exporter", "scaler"}
     assert "exporter/py.typed" in wheel.namelist()
-    assert "scaler/api/keda/externalscaler_pb2.py" in wheel.namelist()
+    assert {"scaler/api/keda/externalscaler_pb2.py", "scaler/report/gpus.yaml"} <= set(wheel.namelist())
     page = {f"scaler/api/http/page/{path.name}" for path in (ROOT / "scaler/api/http/page").iterdir()}
     assert len(page) > 10
     assert page <= set(wheel.namelist())
