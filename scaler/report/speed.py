@@ -10,10 +10,11 @@ launches, scheduling, communication. At one operating point each term has a shar
     seconds' = seconds * (share_a + share_b * bandwidth / bandwidth' + share_c * peak / peak')
 
 So the prediction starts from a measured time, never from a bare roofline. No exponent and no correction is learned:
-of those that were tried on public measurements, none changed the error on a model that was left out by a percentage
-point (benchmarks/RIGHTSIZING.md). The band is learned: how far truth was from the prediction. Outside of what was
-measured the answer is `Unsupported` with the reason: another vendor or generation, another precision, a GPU many times
-faster, an operating point outside of the history, a history with too few points, a fit that does not describe it.
+of those that were tried on public measurements, none made the error on a model that was left out smaller by more than
+a percentage point (benchmarks/RIGHTSIZING.md). The band is learned: how far truth was from the prediction, with the
+same version of the engine on both GPUs. Outside of what was measured the answer is `Unsupported` with the reason:
+another vendor or generation, another precision, a GPU many times faster, an operating point outside of the history, a
+history with too few points, a fit that does not describe it.
 
 Worked example: at an operating point of 20 ms on an H100 (3.35 TB/s) the shares are 0.4, 0.5 and 0.1. On an H200
 (4.8 TB/s, the same peak) the step takes 20 * (0.4 + 0.5 * 3.35 / 4.8 + 0.1) = 17.0 ms.
@@ -36,7 +37,7 @@ from .work import GpuWork
 
 # Four points of three unknowns; the measured pairs below had at least as many.
 FEWEST_POINTS = 4
-# Results differ by less than 0.5 percentage points between 0.01 and 0.1 (benchmarks/RIGHTSIZING.md).
+# The error differs by less than 0.5 percentage points between 0.01 and 0.1 (benchmarks/RIGHTSIZING.md).
 RIDGE = 0.03
 # A history that the three terms describe worse than this, in the median, is not described by them.
 MOST_FIT_ERROR = 0.25
@@ -67,16 +68,15 @@ class Band(NamedTuple):
 
 # By phase, generation of the measured GPU, and of the other one. To an older generation the band is the inverse.
 # Learned from the public points of H100 SXM, H200, B200, B300, with vLLM, SGLang and TensorRT-LLM, in
-# ai-dynamo/aiconfigurator 095f58a, `silicon_sample.csv` (Apache-2.0): the 2.5 and 97.5 % quantiles of 1,508 pairs, by
-# `python benchmarks/rightsizing/speed.py FOLDER`. Learned without a model family, they held for 93.5 % of its pairs.
-# The prefill has none: at a given concurrency its band would be 0.2 to 5 within a generation, which advises nothing.
+# ai-dynamo/aiconfigurator 095f58a, `silicon_sample.csv` (Apache-2.0): the 2.5 and 97.5 % quantiles of 896 pairs, both
+# of one version of the engine, by `python benchmarks/rightsizing/speed.py FOLDER`. Learned without a model family, they
+# held for 95.3 % of its pairs. The prefill has none: see benchmarks/RIGHTSIZING.md.
 Bands = Mapping[tuple[Phase, str, str], Band]
 BANDS: Bands = {
-    (Phase.DECODE, "hopper", "hopper"): Band(0.64, 1.55),
-    (Phase.DECODE, "hopper", "blackwell"): Band(0.53, 1.48),
-    (Phase.DECODE, "blackwell", "blackwell"): Band(0.64, 1.55),
+    (Phase.DECODE, "hopper", "hopper"): Band(0.82, 1.21),
+    (Phase.DECODE, "hopper", "blackwell"): Band(0.75, 1.39),
+    (Phase.DECODE, "blackwell", "blackwell"): Band(0.82, 1.21),
 }
-
 
 # Rows of gpus.yaml that these points are of; other models of their generations have the same band.
 MEASURED_GPUS = frozenset({"H100 80GB HBM3", "H200", "B200", "B300"})
