@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil, inf, isnan
+from math import ceil, inf, isfinite, isnan
 from typing import NamedTuple
 
 from scaler.policy.prices import PriceList
@@ -46,7 +46,7 @@ class SloVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunningWorkload:
-    """A workload as it was observed.
+    """A workload as it was observed. Raises ValueError if a number is missing (NaN) or out of its range.
 
     device:      its GPU, as DCGM or the node's label names it.
     gpus:        GPUs of one replica.
@@ -72,6 +72,13 @@ class RunningWorkload:
     requests: float | None = None
     objective: float | None = None
     headroom: float = 0.2
+
+    def __post_init__(self) -> None:
+        for key in ("gpus", "memory", "batch"):
+            _require(getattr(self, key) > 0, f"{key}: must be above 0", getattr(self, key))
+        _require(self.now.seconds > 0, "now.seconds: must be above 0", self.now.seconds)
+        _require(self.tokens >= 0, "tokens: must be at least 0", self.tokens)
+        _require(0 <= self.headroom < 1, "headroom: must be at least 0 and below 1", self.headroom)
 
 
 class Serving(NamedTuple):
@@ -116,6 +123,11 @@ def rank_gpus(workload: RunningWorkload, models: Mapping[str, GpuModel], prices:
     options = [_option(workload, model, present, fit, prices) for model in models.values() if model is not present]
     options.append(_present_option(workload, present, prices))
     return tuple(sorted(options, key=_rank))
+
+
+def _require(is_valid: bool, bound: str, value: float) -> None:
+    if not is_valid or not isfinite(value):
+        raise ValueError(f"RunningWorkload.{bound} and finite, got {value:g}")
 
 
 def _present_option(workload: RunningWorkload, model: GpuModel | None, prices: PriceList) -> GpuOption:

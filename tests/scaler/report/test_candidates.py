@@ -1,7 +1,8 @@
 """The ranking of GPU models for one workload."""
 
+import re
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf, nan
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,23 @@ def test_a_larger_gpu_says_that_fewer_would_hold_a_replica():
 def test_a_row_without_memory_is_not_known_to_fit():
     row = options(models={**MODELS, "H200": replace(MODELS["H200"], memory=None)})["H200"]
     assert (row.fits, row.serving, row.reasons) == (None, None, ("H200 has no memory in the table",))
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"memory": nan}, "RunningWorkload.memory: must be above 0 and finite, got nan"),
+        ({"memory": inf}, "RunningWorkload.memory: must be above 0 and finite, got inf"),
+        ({"gpus": 0}, "RunningWorkload.gpus: must be above 0 and finite, got 0"),
+        ({"batch": -1.0}, "RunningWorkload.batch: must be above 0 and finite, got -1"),
+        ({"tokens": nan}, "RunningWorkload.tokens: must be at least 0 and finite, got nan"),
+        ({"headroom": 1.0}, "RunningWorkload.headroom: must be at least 0 and below 1 and finite, got 1"),
+        ({"now": MeasuredTime(GpuWork(1, 1), nan)}, "RunningWorkload.now.seconds: must be above 0 and finite, got nan"),
+    ],
+)
+def test_a_number_that_is_missing_is_an_error_and_never_a_ranking(change, error):
+    with pytest.raises(ValueError, match=re.escape(error)):
+        replace(WORKLOAD, **change)
 
 
 @given(st.permutations(list(MODELS)))
