@@ -1,0 +1,206 @@
+"""Free GPUs are divided by priority and weight in whole replicas, and no workload loses by the absence of another."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from scaler.policy.sharing import NONE, Wishes, divide
+
+KINDS = 3
+
+
+def wishes(rows):
+    """rows: dicts of demand, gpus, kinds, priority, weight, idle, rank."""
+    kinds = np.full((len(rows), KINDS), NONE, dtype=np.int64)
+    for number, row in enumerate(rows):
+        kinds[number, : len(row["kinds"])] = row["kinds"]
+    columns = {name: [row[name] for row in rows] for name in ("demand", "gpus", "priority", "weight", "idle", "rank")}
+    return Wishes(
+        demand=np.array(columns["demand"], dtype=float),
+        gpus=np.array(columns["gpus"], dtype=np.int64),
+        kinds=kinds,
+        priority=np.array(columns["priority"], dtype=float),
+        weight=np.array(columns["weight"], dtype=float),
+        idle=np.array(columns["idle"], dtype=bool),
+        rank=np.array(columns["rank"], dtype=np.int64),
+    )
+
+
+def one(demand, gpus=1, kinds=(0,), priority=0, weight=1.0, *, idle=False, rank=0):
+    return {
+        "demand": demand, "gpus": gpus, "kinds": list(kinds), "priority": priority, "weight": weight, "idle": idle,
+        "rank": rank,
+    }  # fmt: skip
+
+
+def reference(free, growth, rows):
+    """Serves the wished replicas one by one, as the module's text says."""
+    room, closed = [*free, *growth], set()
+    left, granted = list(room), [[0] * len(room) for _ in rows]
+    wished = [
+        (row["idle"], -row["priority"], (n + 1) * row["gpus"] / row["weight"], row["rank"], number)
+        for number, row in enumerate(rows)
+        for n in range(row["demand"])
+    ]
+    for *_, number in sorted(wished):
+        row = rows[number]
+        for kind in (k for k in [*row["kinds"], *(k + KINDS for k in row["kinds"])] if k not in closed):
+            if (granted[number][kind] + 1) * row["gpus"] > room[kind]:
+                continue
+            if left[kind] >= row["gpus"]:
+                left[kind] -= row["gpus"]
+                granted[number][kind] += 1
+                break
+            closed.add(kind)
+    return granted
+
+
+def shares(free, rows, growth=(0, 0, 0)):
+    pad = [*free, *[0] * (KINDS - len(free))]
+    return divide(np.array(pad), np.array(growth), wishes(rows))
+
+
+@st.composite
+def clusters(draw, most_gpus=4, most_kinds=KINDS):
+    """Free GPUs, growth, and workloads."""
+    row = st.fixed_dictionaries({
+        "demand": st.integers(0, 6),
+        "gpus": st.integers(1, most_gpus),
+        "kinds": st.lists(st.integers(0, most_kinds - 1), max_size=most_kinds, unique=True),
+        "priority": st.integers(0, 2),
+        "weight": st.sampled_from([0.5, 1.0, 2.0, 3.0]),
+        "idle": st.booleans(),
+    })  # fmt: skip
+    rows = draw(st.lists(row, min_size=1, max_size=6))
+    ranks = draw(st.permutations(range(len(rows))))
+    amounts = st.lists(st.integers(0, 9), min_size=KINDS, max_size=KINDS)
+    return draw(amounts), draw(amounts), [{**each, "rank": rank} for each, rank in zip(rows, ranks, strict=True)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(clusters())
+def test_kernel_serves_as_the_reference_does(cluster):
+    free, growth, rows = cluster
+    got = divide(np.array(free), np.array(growth), wishes(rows))
+    assert np.hstack([got.placed, got.pending]).tolist() == reference(free, growth, rows)
+
+
+@settings(max_examples=80, deadline=None)
+@given(clusters())
+def test_no_more_than_is_free_and_no_more_than_asked_on_kinds_that_fit(cluster):
+    free, growth, rows = cluster
+    got = divide(np.array(free), np.array(growth), wishes(rows))
+    gpus = np.array([row["gpus"] for row in rows])
+    assert (gpus @ got.placed <= free).all()
+    assert (gpus @ got.pending <= growth).all()
+    for row, placed, pending, limited in zip(rows, got.placed, got.pending, got.limited, strict=True):
+        assert placed.sum() + pending.sum() <= row["demand"]
+        assert limited == (placed.sum() < row["demand"])
+        assert set(np.flatnonzero(placed + pending)) <= set(row["kinds"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), st.integers(0, 5))
+# If small replicas overtook large ones, the last would lose its GPU to the second when the first is gone.
+@example(([2, 0, 0], [0, 0, 0], [one(1, priority=2), one(1, gpus=2, priority=1, rank=1), one(1, rank=2)]), 0)
+def test_without_one_workload_no_other_gets_less(cluster, number):
+    free, growth, rows = cluster
+    gone = number % len(rows)
+    before = divide(np.array(free), np.array(growth), wishes(rows))
+    after = divide(np.array(free), np.array(growth), wishes([*rows[:gone], *rows[gone + 1 :]]))
+    for name in ("placed", "total"):
+        had = before.placed.sum(axis=1) + (before.pending.sum(axis=1) if name == "total" else 0)
+        has = after.placed.sum(axis=1) + (after.pending.sum(axis=1) if name == "total" else 0)
+        assert (has >= np.delete(had, gone)).all(), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_lower_priorities_and_idle_ones_take_nothing_from_those_above(cluster):
+    free, growth, rows = cluster
+    everyone = divide(np.array(free), np.array(growth), wishes(rows))
+    for idle, priority in {(row["idle"], row["priority"]) for row in rows}:
+        kept = [n for n, row in enumerate(rows) if (row["idle"], -row["priority"]) <= (idle, -priority)]
+        alone = divide(np.array(free), np.array(growth), wishes([rows[n] for n in kept]))
+        assert alone.placed.tolist() == everyone.placed[kept].tolist()
+        assert alone.pending.tolist() == everyone.pending[kept].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.data())
+def test_order_of_the_rows_has_no_influence(cluster, data):
+    free, growth, rows = cluster
+    order = data.draw(st.permutations(range(len(rows))))
+    one_way = divide(np.array(free), np.array(growth), wishes(rows))
+    other = divide(np.array(free), np.array(growth), wishes([rows[n] for n in order]))
+    assert other.placed.tolist() == one_way.placed[list(order)].tolist()
+    assert other.pending.tolist() == one_way.pending[list(order)].tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(clusters(most_kinds=1))
+def test_weights_hold_within_one_replica_among_equals_that_want_more(cluster):
+    free, _, rows = cluster
+    rows = [{**row, "kinds": [0], "priority": 0, "idle": False} for row in rows if row["gpus"] <= free[0]]
+    if not rows:
+        return
+    got = divide(np.array(free), np.zeros(KINDS, dtype=np.int64), wishes(rows)).placed[:, 0]
+    level = [n * row["gpus"] / row["weight"] for n, row in zip(got, rows, strict=True)]
+    step = [row["gpus"] / row["weight"] for row in rows]
+    alone = [min(row["demand"], free[0] // row["gpus"]) for row in rows]
+    for poor in range(len(rows)):
+        if got[poor] < alone[poor]:
+            assert all(level[rich] <= level[poor] + step[poor] + 1e-9 for rich in range(len(rows)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(most_gpus=1))
+def test_with_replicas_of_one_gpu_none_stays_free_while_one_is_wanted(cluster):
+    free, _, rows = cluster
+    got = divide(np.array(free), np.zeros(KINDS, dtype=np.int64), wishes(rows))
+    left = np.array(free) - got.placed.sum(axis=0)
+    for row, limited in zip(rows, got.limited, strict=True):
+        if limited:
+            assert all(left[kind] == 0 for kind in row["kinds"])
+
+
+def test_worked_example_of_the_module():
+    rows = [one(8, weight=3.0, rank=0), one(8, weight=1.0, rank=1)]
+    got = shares([10], rows, growth=(1, 0, 0))
+    assert got.placed[:, 0].tolist() == [8, 2]
+    assert got.pending[:, 0].tolist() == [0, 1]
+    assert got.limited.tolist() == [False, True]
+
+
+def test_dearer_kind_is_used_only_when_the_cheaper_one_is_full():
+    got = shares([3, 5], [one(5, kinds=(0, 1)), one(2, kinds=(1,), rank=1)])
+    assert got.placed[:, :2].tolist() == [[3, 2], [0, 2]]
+
+
+def test_idle_workload_sleeps_before_any_busy_one_goes_without():
+    got = shares([2], [one(1, priority=9, idle=True), one(2, priority=0, rank=1)])
+    assert got.placed[:, 0].tolist() == [0, 2]
+
+
+def test_large_replica_is_not_overtaken_by_small_ones_of_lower_priority():
+    got = shares([9], [one(4, gpus=4, priority=1), one(9, rank=1)])
+    assert got.placed[:, 0].tolist() == [
+        2,
+        1,
+    ]  # a third replica of 4 would not fit into 9 alone: nothing is kept for it
+    crowded = shares([9], [one(1, gpus=3, priority=2), one(2, gpus=4, priority=1, rank=1), one(9, rank=2)])
+    assert crowded.placed[:, 0].tolist() == [1, 1, 0]  # 2 stay free for the second replica of 4
+
+
+def test_unknown_demand_takes_no_part_and_is_not_limited():
+    got = shares([4], [one(float("nan")), one(9, rank=1)])
+    assert got.placed[:, 0].tolist() == [0, 4]
+    assert got.limited.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("growth", "pending"), [((0, 0, 0), 0), ((4, 0, 0), 2), ((5, 0, 0), 2), ((100, 0, 0), 3)])
+def test_pending_pods_are_let_through_up_to_the_growth(growth, pending):
+    got = shares([2], [one(4, gpus=2)], growth=growth)
+    assert (got.placed[0, 0], got.pending[0, 0]) == (1, pending)
+    assert got.limited[0]
