@@ -25,9 +25,9 @@ Evidence, and what follows from it:
 and of MIGPerf (MLSysOps/MIGProfiler, MIT licence; inference and fine-tuning on an A100-40GB, not used for the fit);
 88 % in model families that the band was not taken from. Everywhere else they are bounds that follow from the evidence
 without a fit: work slows down at most in proportion to compute and bandwidth, and at least as fast as Amdahl's line
-through the measured slice. They ignore that a slice has less L2 cache. `measured` says which of both a band is. A slice
-on which a workload loses less than 5 % tells nothing about smaller ones: the host is the bottleneck there, and where
-the GPU becomes it is not known. So those have bounds.
+through the measured slice. They ignore that a slice has less L2 cache, and hold 96 % of MISO's and 90 % of MIGPerf's
+truths. `measured` says which of both a band is. A slice on which a workload loses less than 5 % tells nothing about
+smaller ones: the host is the bottleneck there, and where the GPU becomes it is not known. So those have bounds.
 
 Worked example: a job has 0.70 of its speed on the 3g.20gb of an A100-40GB: T = 1.429. lack is 0.5 * 1.333 + 0.5 * 1 =
 1.167, so k = (0.429 + 0.075) / 1.167 = 0.432. 1g.5gb lacks 0.5 * 6 + 0.5 * 7 = 6.5: T = 1 + 0.432 * 6.5 - 0.075 = 3.73,
