@@ -13,8 +13,10 @@ each state; GPUs are added one by one. The number of states is bounded by `MOST_
 the high ends of the bands add up to less than 1, work in turn on whole GPUs does more; if the low ends add up to more
 than 1, slices do; between, the evidence does not decide. If a replica fits no slice, its memory decides.
 **Time-slicing** keeps the whole GPU's speed for a replica that is alone, and has less throughput when all are busy:
-0.76 of the requests per second of MIG in public measurements on an A100. It is better where no partition keeps every
-replica fast enough, all of them fit into the memory together, and their busy times leave room for that.
+0.76 requests per second and GPU against 1.00 of MIG, but 145 ms against 168 ms in bursts (NVIDIA, "Maximize AI
+Infrastructure Throughput by Consolidating Underutilized GPU Workloads", March 2026: speech models, A100, 50 users). It
+is better where no partition keeps every replica fast enough, all of them fit into the memory together, and their busy
+times leave room for that.
 
 Worked example: on one A100-40GB, a job with speeds 0.98, 0.97, 0.85 on 4g, 3g and 2g and one with 0.57, 0.51, 0.30:
 4g+3g can give 0.57 + 0.97 = 1.54 or 0.98 + 0.51 = 1.49. So the second job gets 4g, and slicing wins by 0.54.
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from math import isnan
+from math import isnan, nan
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,7 +41,7 @@ from .slice_speed import SliceSpeed
 
 MOST_STATES = 20_000  # the product of (replicas + 1)
 MOST_INSTANCES = 7  # of one GPU
-# Requests per second of time-slicing for each 1.00 of MIG, same pods and load, A100 (public measurement).
+# Requests per second of time-slicing for each 1.00 of MIG, same pods and load (see the module).
 TIME_SLICED = 0.76
 NONE = -1
 
@@ -136,20 +138,24 @@ def plan(
 
 
 def compare(
-    speeds: Sequence[SliceSpeed], *, fit: bool = True, together: bool = False, busy: Sequence[float] = ()
+    speeds: Sequence[SliceSpeed | None], *, fit: bool = True, together: bool = False, busy: Sequence[float] = ()
 ) -> SliceVerdict:
     """Whether to slice one GPU for replicas with these speeds on their slices of the best partition.
 
+    speeds: None where it is not known: then the throughput is NaN and the verdict `ambiguous`.
     fit: whether every replica fits some slice and reaches its least speed there. together: whether all fit into the
     memory of the whole GPU at once. busy: fraction of the time that each replica alone keeps the whole GPU busy.
     """
-    low, high = sum(each.low for each in speeds), sum(each.high for each in speeds)
+    low = sum(nan if each is None else each.low for each in speeds)
+    high = sum(nan if each is None else each.high for each in speeds)
     if not fit:
         # How MIG compares with the whole GPU was not published. At its throughput, TIME_SLICED of the time is usable.
         if together and busy and sum(busy) <= TIME_SLICED:
             reason = f"no partition is fast enough for each, and all are busy {sum(busy):.2f} of the time together"
             return SliceVerdict("time-slice", reason, low, high)
         return SliceVerdict("whole", "a replica fits no slice, or is too slow on each", low, high)
+    if isnan(low):
+        return SliceVerdict("ambiguous", "the speed of a replica on its slice is not known", low, high)
     if low > 1.0:
         return SliceVerdict("slice", f"the slices do at least {low:.2f} times the work of the whole GPU", low, high)
     if high < 1.0:

@@ -106,6 +106,12 @@ def test_verdict_needs_the_whole_band_on_one_side_of_one_gpu(values, choice):
     assert compare([speed(value) for value in values]).choice == choice
 
 
+def test_unknown_speed_leaves_the_verdict_open():
+    verdict = compare([speed(0.9), None])
+    assert verdict.choice == "ambiguous"
+    assert np.isnan([verdict.low, verdict.high]).all()
+
+
 def test_without_a_slice_that_fits_rarely_busy_replicas_take_turns_if_memory_allows():
     assert compare([], fit=False, together=True, busy=[0.3, 0.3]).choice == "time-slice"
     assert compare([], fit=False, together=True, busy=[0.5, 0.4]).choice == "whole"
