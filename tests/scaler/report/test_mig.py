@@ -9,7 +9,7 @@ import pytest
 from scaler.report.mig import MODELS, base, complete_partitions, compositions, find, name, partitions
 
 A100, A30 = find("A100-40GB"), find("A30")
-# The MIG user guide's figure for the A100, half by half: the memory slices 0 to 3 and 4 to 7.
+# From the placements that the MIG user guide prints for an A100: what fits the memory slices 0 to 3, and 4 to 7.
 LEFT, RIGHT = ("4", "3", "22", "211", "112", "1111"), ("3", "21", "111")
 # Compute slices of the partitions that MISO (SoCC 2022) lists in partition_code.json. It leaves 4g+3g out.
 MISO = "7 421 4111 33 321 3111 322 3211 3112 31111 2122 21211 21112 111211 111112 211111 121111 1111111"
