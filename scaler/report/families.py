@@ -32,6 +32,7 @@ class DecoderFamily(NamedTuple):
     spare:             norms of the hidden size outside the layers.
     head_bias:         whether the output layer adds a bias.
     usual_window:      tokens of the window if the config has no key for it; null is none.
+    window_extra:      tokens that vLLM adds to the window of the config.
     """
 
     qkv_bias: bool | str = False
@@ -48,6 +49,7 @@ class DecoderFamily(NamedTuple):
     spare: int = 1
     head_bias: bool = False
     usual_window: int | None = None
+    window_extra: int = 0
 
 
 _LLAMA = DecoderFamily(qkv_bias="attention_bias", output_bias="attention_bias", mlp_bias="mlp_bias")
@@ -75,7 +77,7 @@ DECODERS = {
     "starcoder2": _BIASED._replace(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", tied=True),
     "stablelm": DecoderFamily(qkv_bias="use_qkv_bias", norm_bias=True),
     "cohere": DecoderFamily(norms=1, tied=True),
-    "cohere2": DecoderFamily(norms=1, tied=True, window=4),
+    "cohere2": DecoderFamily(norms=1, tied=True, window=4, window_extra=1),
     "olmo": DecoderFamily(norms=0, spare=0),
     "olmo2": DecoderFamily(query_norm="full"),
     "olmo3": DecoderFamily(query_norm="full", window=4),
@@ -178,6 +180,7 @@ def read_windows(keys: ConfigKeys, family: DecoderFamily, count: int) -> tuple[i
         window = None
     if window is None or rule == "none":
         return (None,) * count
+    window += family.window_extra
     if "layer_types" in keys and rule != "all":
         return tuple(
             window if read_kind(kind, keys) == "sliding_attention" else None

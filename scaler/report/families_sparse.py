@@ -262,8 +262,8 @@ def build_deepseek(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
     step = keys.integer("moe_layer_freq", 1)
     first = keys.integer("first_k_dense_replace", 0, least=0)
     dense = Dense(keys.integer("intermediate_size"))
-    experts = read_experts(keys) if "num_experts_per_tok" in keys else None
-    if experts is not None and keys.values.get("topk_method", "noaux_tc") == "noaux_tc":
+    experts = read_experts(keys) if {"n_routed_experts", "num_experts_per_tok"} & keys.values.keys() else None
+    if experts is not None and keys.values.get("topk_method") == "noaux_tc":
         experts = _with(experts, router_bias=experts.count)
     query_rank = keys.optional("q_lora_rank")
     kinds = keys.sequence("indexer_types", count_layers(keys)) if "indexer_types" in keys else None
