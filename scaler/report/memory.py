@@ -17,8 +17,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from .architecture import Architecture
+from .hf_config import UnknownArchitecture
 from .kv_cache import CachePool, TokenBytes, context_bytes, divide, layer_caches, token_bytes
-from .layers import Dense, Experts, LatentAttention
+from .layers import Attention, Dense, Experts, LatentAttention
 from .weights import count_active_parameters, element_bytes, matrices, matrix_bytes, resolve_precision, weight_bytes
 
 GIB = 2**30
@@ -113,9 +114,11 @@ def serving(
     max_sequences:        sequences of one step.
     max_model_len:        tokens of a sequence; None: the model's context, or 8,192 if the config does not say.
     utilization:          ratio of the GPU that the engine takes. vLLM 0.19 leaves CUDA graphs outside of it.
-    Raises UnknownArchitecture if a precision is not known.
+    Raises UnknownArchitecture if a precision is not known, or if the heads cannot be divided among the GPUs.
     """
     stored = resolve_precision(arch, precision)
+    if not can_divide(arch, tensor_parallel):
+        raise UnknownArchitecture("num_attention_heads", f"must be divisible by {tensor_parallel} GPUs", _heads(arch))
     weights = weight_bytes(arch, precision=stored, tensor_parallel=tensor_parallel)
     activations = activation_bytes(arch, stored, tensor_parallel, max_tokens_in_batch, max_sequences, engine)
     overhead = engine.overhead if tensor_parallel == 1 else engine.collectives
@@ -141,6 +144,23 @@ def serving(
         pool=pool,
         unread=(*arch.unread, *((arch.uncounted,) if arch.uncounted else ())),
     )
+
+
+def can_divide(arch: Architecture, gpus: int) -> bool:
+    """Whether tensor parallelism can divide a model among GPUs: its heads, and its KV heads or copies of them."""
+    for layer in arch.layers:
+        match layer.mixer:
+            case Attention(heads=heads, kv_heads=kv_heads):
+                if heads % gpus or (kv_heads % gpus and gpus % kv_heads):
+                    return False
+            case LatentAttention(heads=heads):
+                if heads % gpus:
+                    return False
+    return True
+
+
+def _heads(arch: Architecture) -> list[int]:
+    return sorted({layer.mixer.heads for layer in arch.layers if isinstance(layer.mixer, Attention | LatentAttention)})
 
 
 def activation_bytes(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scaler.report import memory
 from scaler.report.architecture import parse
+from scaler.report.hf_config import UnknownArchitecture
 from scaler.report.weights import weight_bytes
 
 CONFIGS = json.loads((Path(__file__).parent / "configs.json").read_text())
@@ -41,6 +42,14 @@ def test_model_that_does_not_fit_has_negative_room_and_no_tokens():
     found = memory.serving(LLAMA, gpu_bytes=16 * GIB)
     assert found.available < 0
     assert (found.pool.blocks, found.pool.tokens) == (0, 0)
+
+
+def test_heads_that_cannot_be_divided_are_refused():
+    """As vLLM does: Qwen2.5 7B has 28 heads, and 4 KV heads that 4 GPUs divide and 8 cannot."""
+    qwen = parse(CONFIGS["grouped-query"] | {"num_attention_heads": 28, "num_key_value_heads": 4, "head_dim": 128})
+    assert [gpus for gpus in range(1, 9) if memory.can_divide(qwen, gpus)] == [1, 2, 4]
+    with pytest.raises(UnknownArchitecture, match=r"num_attention_heads: must be divisible by 8 GPUs, got \[28\]"):
+        memory.serving(qwen, tensor_parallel=8)
 
 
 def test_encoder_and_uncounted_weights_are_named():
