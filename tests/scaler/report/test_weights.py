@@ -31,6 +31,13 @@ VLLM = {
     "Mamba-2": 31_577_940_288,
     "some layers without attention": 4_307_607_552,
 }
+# The same on the first of eight GPUs.
+EACH_OF_EIGHT = {
+    "grouped-query": 1_004_015_616,
+    "windows by index": 2_618_400_000,
+    "latent": 84_780_357_120,
+    "latent with an indexer": 85_631_881_984,
+}
 METHODS = {
     "fp8": ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8 + 32 / 128**2),
     "awq": ({"quant_method": "awq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
@@ -123,6 +130,12 @@ def test_pattern_of_a_config_covers_a_module(pattern, module):
 )
 def test_pattern_of_a_config_leaves_a_similar_module_alone(pattern, module):
     assert not covers(pattern, module)
+
+
+@pytest.mark.parametrize(("name", "elements"), EACH_OF_EIGHT.items())
+def test_each_gpu_holds_what_vllm_allocates_on_it(name, elements):
+    """Norms, routers and the projections to a latent vector are on every GPU; heads and widths are divided."""
+    assert weight_bytes(parse(CONFIGS[name]), tensor_parallel=8) == elements * 2
 
 
 @given(st.sampled_from(sorted(VLLM)), st.sampled_from([2, 4, 8]))
