@@ -26,11 +26,14 @@ class Storage:
     bits:        of each weight.
     group:       weights that share a scale; 0: one scale per output, or per tensor, which is not counted.
     group_bits:  of the scale and the zero point of one group.
+    hidden_step, width_step: multiples that kernels round the hidden size and the width of a block up to.
     """
 
     bits: float
     group: int = 0
     group_bits: float = 0.0
+    hidden_step: int = 1
+    width_step: int = 1
 
     @property
     def bits_per_weight(self) -> float:
@@ -138,8 +141,11 @@ def _bitsandbytes(keys: ConfigKeys) -> _Rules:
 
 
 def _mxfp4(_keys: ConfigKeys) -> _Rules:
-    """Four bits, and one shared exponent of 8 bits per 32 weights, in experts only."""
-    return ((("mlp.experts",), Storage(4, 32, 8)),)
+    """Four bits, and one shared exponent of 8 bits per 32 weights, in experts only.
+
+    Marlin's and TensorRT-LLM's kernels round up (`mxfp4_round_up_hidden_size_and_intermediate_size`); others do less.
+    """
+    return ((("mlp.experts",), Storage(4, 32, 8, hidden_step=256, width_step=128)),)
 
 
 _ALGORITHMS = {

@@ -173,12 +173,47 @@ def count_active_parameters(arch: Architecture) -> int:
     return sum(matrix.rows * matrix.columns * matrix.active for matrix in matrices(arch) if not matrix.lookup)
 
 
+class ParameterUse(NamedTuple):
+    """Parameters by how a decode step uses them.
+
+    dense:   that every step multiplies with, shared experts and the output layer included, the embedding left out.
+    routed:  of all routed experts together; 0 if there are none.
+    experts, experts_per_token: routed experts of a layer, and those that one token selects; 0 if there are none.
+    """
+
+    dense: int
+    routed: int
+    experts: int
+    experts_per_token: int
+
+
+def count_by_use(arch: Architecture) -> ParameterUse:
+    """Returns the parameters that every step reads, and those that only chosen experts do."""
+    routed = [matrix for matrix in matrices(arch) if matrix.alike > 1]
+    dense = sum(matrix.elements for matrix in matrices(arch) if matrix.alike == 1 and not matrix.lookup)
+    return ParameterUse(
+        dense,
+        sum(matrix.elements for matrix in routed),
+        max((matrix.alike for matrix in routed), default=0),
+        max((matrix.active for matrix in routed), default=0),
+    )
+
+
 def matrix_bytes(matrix: Matrix, arch: Architecture, precision: str) -> float:
     """Returns the bytes of a matrix (of all `alike`), by the config's quantisation or in a precision."""
     storage = arch.quantization.storage_of(matrix.module) if arch.quantization and matrix.linear else None
     if storage is None:
         return matrix.elements * element_bytes(precision)
-    return matrix.elements * storage.bits_per_weight / 8
+    hidden, width = storage.hidden_step, storage.width_step
+    if matrix.module.endswith("down_proj"):
+        rows, columns = _round_up(matrix.rows, hidden), _round_up(matrix.columns, width)
+    else:
+        rows, columns = _round_up(matrix.rows, width), _round_up(matrix.columns, hidden)
+    return rows * columns * matrix.alike * storage.bits_per_weight / 8
+
+
+def _round_up(size: int, step: int) -> int:
+    return -(-size // step) * step
 
 
 def weight_bytes(arch: Architecture, *, precision: str | None = None, tensor_parallel: int = 1) -> float:
