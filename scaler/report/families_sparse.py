@@ -279,6 +279,7 @@ def build_deepseek(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
             keys.integer("qk_rope_head_dim"),
             keys.integer("qk_nope_head_dim"),
             keys.integer("v_head_dim"),
+            sparse="index_topk" in keys,
             indexer=_index(keys, query_rank, None if kinds is None else kinds[layer]),
         )
 

@@ -126,7 +126,7 @@ def _attention_cache(attention: Attention, size: float, tensor_parallel: int) ->
 
 
 def _latent_bytes(latent: LatentAttention, size: float) -> int:
-    if latent.indexer and size == 1:
+    if latent.sparse and size == 1:
         return SPARSE_FP8_BYTES
     return int((latent.kv_rank + latent.rope_dim) * size)
 

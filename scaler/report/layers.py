@@ -66,6 +66,7 @@ class LatentAttention:
     rope_dim:    elements of the rotary key, which is stored beside the compressed one (`qk_rope_head_dim`).
     nope_dim:    elements of a head's key without rotary position (`qk_nope_head_dim`).
     value_dim:   elements of a head's value.
+    sparse:      whether it reads chosen tokens only: by its own indexer, or by that of an earlier layer.
     """
 
     heads: int
@@ -75,6 +76,7 @@ class LatentAttention:
     nope_dim: int
     value_dim: int
     output_gate: bool = False
+    sparse: bool = False
     indexer: Indexer | None = None
 
 

@@ -61,6 +61,14 @@ def test_fp8_halves_what_is_stored_per_token(name):
         assert eight == (full / 2, windowed / 2, state)
 
 
+def test_layer_that_shares_an_indexer_stores_no_index_but_reads_as_sparsely():
+    """GLM 5.2, of which vLLM 0.32 stores 656 bytes in FP8 in all layers and 132 for the index in some."""
+    kinds = ["full", "shared", "shared", "shared"] * 15 + ["full"]
+    arch = parse(CONFIGS["latent with an indexer"] | {"indexer_types": kinds})
+    assert token_bytes(arch).full == 61 * 1152 + 16 * 132
+    assert token_bytes(arch, kv_precision="fp8").full == 61 * 656 + 16 * 132
+
+
 @given(st.sampled_from(sorted(CONFIGS)), st.sampled_from([1, 2, 4, 8]))
 def test_more_gpus_divide_heads_and_never_latent_vectors(name, gpus):
     arch = parse(CONFIGS[name])
