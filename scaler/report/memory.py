@@ -1,7 +1,7 @@
 """Estimates the GPU memory of serving a language model with vLLM, part by part, and what fits beside it.
 
 Each part states how it is known: weights and KV cache are computed from the architecture; activations, CUDA graphs and
-the framework's overhead follow formulas with constants that were fitted to measured starts of vLLM on H100. In 26 of
+the framework's overhead follow formulas with constants that were fitted to measured starts of vLLM on H100. In all
 27 starts of vLLM 0.19 the sum is within 5 % (`benchmarks/RIGHTSIZING.md`). Other engines and versions differ: vLLM 0.11
 takes 3 to 5 GiB more for activations.
 
