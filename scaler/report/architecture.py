@@ -107,9 +107,10 @@ class Architecture:
     uncounted: str = ""
 
 
-def parse(document: Mapping[str, object]) -> Architecture:
+def parse(document: Mapping[str, object], quantization: Mapping[str, object] | None = None) -> Architecture:
     """Returns the architecture of a parsed config.json.
 
+    quantization: the parsed hf_quant_config.json, which some checkpoints of ModelOpt have instead of a section.
     Raises UnknownArchitecture with the key if the model type is not known, or if a key is missing or impossible.
     """
     whole = ConfigKeys(document)
@@ -135,10 +136,16 @@ def parse(document: Mapping[str, object]) -> Architecture:
         head_bias=family.head_bias or keys.flag("lm_head_bias", default=name == "phimoe"),
         context=keys.optional("max_position_embeddings"),
         precision=_precision(keys) or _precision(whole),
-        quantization=read_quantization(whole, keys),
+        quantization=read_quantization(whole, keys, _beside(quantization)),
         unread=tuple(key for key in ("vision_config", "audio_config", "vit_config") if key in whole),
         uncounted=_uncounted(outer, name, keys),
     )
+
+
+def _beside(quantization: Mapping[str, object] | None) -> ConfigKeys:
+    if quantization is None:
+        return ConfigKeys({})
+    return ConfigKeys({"quantization_config": ConfigKeys(quantization).within("quantization").values})
 
 
 def _uncounted(outer: str, name: str, keys: ConfigKeys) -> str:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 
 from .hf_config import ConfigKeys, UnknownArchitecture
 
@@ -47,16 +48,18 @@ class Quantization:
     method:   as the config names it, for people.
     rules:    (patterns of modules, storage); the first that covers a module holds. No patterns: all modules.
     ignored:  patterns of modules that are not quantised.
-    kv_bits:  of an element of the KV cache, if the checkpoint has scales for it; None: that of the model.
+    modules:  storage by the path of a module, for configs that list each one.
     """
 
     method: str
     rules: tuple[tuple[tuple[str, ...], Storage], ...]
     ignored: tuple[str, ...] = ()
-    kv_bits: int | None = None
+    modules: Mapping[str, Storage] = field(default_factory=dict)
 
     def storage_of(self, module: str) -> Storage | None:
         """Returns how a module is stored; None if it is not quantised."""
+        if module in self.modules:
+            return self.modules[module]
         if any(covers(pattern, module) for pattern in self.ignored):
             return None
         for patterns, storage in self.rules:
@@ -78,10 +81,24 @@ def covers(pattern: str, module: str) -> bool:
     return f".{plain}." in f".{module}."
 
 
+@cache
 def canonical(module: str) -> str:
     """Returns the path of a module without the names that families put before and between."""
     path = re.sub(r"^((model|language_model|backbone)\.)+", "", module)
-    return path.replace("block_sparse_moe", "mlp").replace("feed_forward", "mlp").replace("linear_attn", "self_attn")
+    for pattern, name in _NAMES:
+        path = re.sub(pattern, name, path)
+    return path
+
+
+# What families call the same modules.
+_NAMES = (
+    (r"block_sparse_moe|feed_forward", "mlp"),
+    (r"mixer(?=\.(experts|shared_experts|gate|up_proj|down_proj))", "mlp"),
+    (r"linear_attn|mixer(?=\.[qkvo]_proj)", "self_attn"),
+    (r"(?<=\.)w1$", "gate_proj"),
+    (r"(?<=\.)w2$", "down_proj"),
+    (r"(?<=\.)w3$", "up_proj"),
+)
 
 
 def read_quantization(*sections: ConfigKeys) -> Quantization | None:
@@ -101,19 +118,12 @@ def read_quantization(*sections: ConfigKeys) -> Quantization | None:
     )
     if method in ("gptq", "awq", "bitsandbytes"):
         ignored += ("lm_head",)
-    return Quantization(method, read(keys), ignored, _kv_bits(keys))
+    return Quantization(method, read(keys), ignored, _listed_modules(keys))
 
 
 def _list(keys: ConfigKeys, key: str) -> list[object]:
     value = keys.values.get(key)
     return list(value) if isinstance(value, list | tuple) else []
-
-
-def _kv_bits(keys: ConfigKeys) -> int | None:
-    scheme = keys.values.get("kv_cache_scheme") or keys.values.get("kv_cache_quant_algo")
-    if isinstance(scheme, Mapping):
-        return ConfigKeys(scheme, f"{keys.section}kv_cache_scheme.").integer("num_bits")
-    return 8 if scheme == "FP8" else None
 
 
 _Rules = tuple[tuple[tuple[str, ...], Storage], ...]
@@ -153,6 +163,7 @@ _ALGORITHMS = {
     "MXFP8": Storage(8, 32, 8),
     "NVFP4": Storage(4, 16, 8),
     "W4A16_AWQ": Storage(4, 128, 16),
+    "W4A16_NVFP4": Storage(4, 16, 8),
 }
 
 
@@ -162,8 +173,15 @@ def _modelopt(keys: ConfigKeys) -> _Rules:
         return (((), _ALGORITHMS[algorithm]),)
     if "config_groups" in keys:
         return _groups(keys)
+    keys.within("quantized_layers")  # refuses a mixture without it; its modules are read apart
+    return ()
+
+
+def _listed_modules(keys: ConfigKeys) -> dict[str, Storage]:
+    if "quantized_layers" not in keys:
+        return {}
     layers = keys.within("quantized_layers")
-    return tuple(((module,), _algorithm(layers.within(module))) for module in layers.values)
+    return {canonical(module): _algorithm(layers.within(module)) for module in layers.values}
 
 
 def _algorithm(keys: ConfigKeys) -> Storage:

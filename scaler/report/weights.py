@@ -137,7 +137,9 @@ def _feed_forward(path: str, block: FeedForward, hidden: int) -> Iterator[Matrix
             yield Matrix(f"{path}.gate", block.count, hidden)
             yield Matrix(f"{path}.gate", block.router_bias + block.extra)
             inner = block.latent or hidden
-            for matrix in _network(f"{path}.experts.0", inner, block.width, gated=block.gated, bias=block.bias):
+            # Beside a dense block, experts are no part of it.
+            experts = f"{path.removesuffix('.mlp')}.experts.0" if block.beside else f"{path}.experts.0"
+            for matrix in _network(experts, inner, block.width, gated=block.gated, bias=block.bias):
                 yield matrix._replace(alike=block.count, active=block.active)
             if block.latent:
                 yield Matrix(f"{path}.fc1_latent_proj", inner, hidden, linear=True)

@@ -34,7 +34,6 @@ def test_config_without_a_model_type_is_refused():
         ("grouped-query", "num_hidden_layers"),
         ("grouped-query", "vocab_size"),
         ("latent", "kv_lora_rank"),
-        ("latent", "first_k_dense_replace"),
         ("chunks", "interleave_moe_layer_step"),
         ("Gated DeltaNet", "linear_value_head_dim"),
         ("Mamba-2", "ssm_state_size"),
@@ -43,12 +42,8 @@ def test_config_without_a_model_type_is_refused():
     ],
 )
 def test_missing_key_is_refused_and_never_guessed(config, key):
-    shorter = without(CONFIGS[config], key)
-    if key == "first_k_dense_replace":  # DeepSeek's own default: no dense layers
-        assert parse(shorter).layers != parse(CONFIGS[config]).layers
-        return
     with pytest.raises(UnknownArchitecture) as refused:
-        parse(shorter)
+        parse(without(CONFIGS[config], key))
     assert refused.value.key == key
 
 
@@ -110,3 +105,12 @@ def test_window_of_mistral_is_the_usual_one_unless_the_config_says_otherwise():
     assert null["sliding_window"] is None
     windows = [parse(config).layers[0].mixer.window for config in (null, without(null, "sliding_window"))]
     assert windows == [None, 4096]
+
+
+def test_quantisation_in_a_file_of_its_own_is_read():
+    beside = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "model.layers.0*"]}}
+    found = parse(CONFIGS["grouped-query"], beside).quantization
+    assert found.storage_of("layers.1.mlp.up_proj").bits_per_weight == 4.5
+    assert found.storage_of("layers.0.mlp.up_proj") is found.storage_of("lm_head") is None
+    with pytest.raises(UnknownArchitecture, match="quantization: must be a section"):
+        parse(CONFIGS["grouped-query"], {"quant_algo": "NVFP4"})

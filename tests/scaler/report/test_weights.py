@@ -128,6 +128,10 @@ def test_only_experts_are_stored_in_mxfp4_and_kernels_round_their_sizes_up():
         ("model.language_model.layers.3.self_attn*", "layers.3.self_attn.q_proj"),
         ("language_model.model.layers.3.mlp.shared_experts", "layers.3.mlp.shared_experts.up_proj"),
         ("model.layers.7.block_sparse_moe.gate", "layers.7.mlp.gate"),
+        ("language_model.model.layers.5.block_sparse_moe.experts.0.w3", "layers.5.mlp.experts.0.up_proj"),
+        ("backbone.layers.1.mixer.shared_experts", "layers.1.mlp.shared_experts.up_proj"),
+        ("backbone.layers.5.mixer.q_proj", "layers.5.self_attn.q_proj"),
+        ("backbone.layers.0.mixer.in_proj", "layers.0.mixer.in_proj"),
         ("re:.*self_attn.*", "layers.12.self_attn.o_proj"),
         ("gate", "layers.5.mlp.gate"),
     ],
@@ -170,3 +174,25 @@ def test_more_bits_take_more_bytes(name, fewer, more):
         for bits in sorted((fewer, more))
     ]
     assert sizes[0] <= sizes[1] <= weight_bytes(arch)
+
+
+def test_modules_that_a_config_lists_one_by_one_are_stored_as_it_says():
+    layers = {
+        "model.layers.0.mlp.up_proj": {"quant_algo": "NVFP4", "group_size": 16},
+        "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+    }
+    keys = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    found = parse(CONFIGS["grouped-query"] | {"quantization_config": keys}).quantization
+    modules = ("layers.0.mlp.up_proj", "layers.0.self_attn.q_proj", "layers.1.mlp.up_proj")
+    assert [(s := found.storage_of(module)) and s.bits_per_weight for module in modules] == [4.5, 8, None]
+
+
+def test_experts_beside_a_dense_block_are_not_ignored_with_it():
+    """Gemma 4 26B in NVFP4 leaves `mlp` alone and quantises `experts`."""
+    config = CONFIGS["full layers of another size, in a section"]
+    experts = {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}
+    quantization = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["model.language_model.layers.*.mlp*"]}
+    arch = parse(config | {"text_config": config["text_config"] | experts, "quantization_config": quantization})
+    stored = {m.module: arch.quantization.storage_of(m.module) for m in matrices(arch) if m.linear}
+    assert stored["layers.0.experts.0.up_proj"].bits == 4
+    assert stored["layers.0.mlp.up_proj"] is None
