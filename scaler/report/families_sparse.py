@@ -9,6 +9,8 @@ token uses 8, and stores 512 + 64 elements per token and layer.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .families import (
     DecoderFamily,
     build_decoder_of_experts,
@@ -71,20 +73,7 @@ def _late_experts(keys: ConfigKeys, layer: int) -> FeedForward:
     if layer < keys.integer("first_k_dense_replace", least=0):
         return Dense(keys.integer("intermediate_size"))
     experts = read_experts(keys)
-    return _with(experts, router_bias=experts.count)
-
-
-def _with(experts: Experts, *, router_bias: int = 0, bias: bool = False) -> Experts:
-    return Experts(
-        experts.count,
-        experts.active,
-        experts.width,
-        experts.shared_width,
-        experts.shared_gate,
-        router_bias,
-        experts.gated,
-        bias,
-    )
+    return replace(experts, router_bias=experts.count)
 
 
 def build_gpt_oss(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
@@ -93,29 +82,19 @@ def build_gpt_oss(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
     norms = 2 * hidden_size(keys)
     window = keys.integer("sliding_window")
     plain = read_attention(keys, family, None)
-    experts = _with(_wide_experts(keys, 0), router_bias=keys.either("num_local_experts", "num_experts"), bias=True)
-
-    def mixer(layer: int) -> Attention:
-        return Attention(
-            plain.heads,
-            plain.kv_heads,
-            plain.key_dim,
-            plain.value_dim,
-            window=None if layer % 2 else window,
-            qkv_bias=True,
-            output_bias=True,
-            extra=plain.heads,
-        )
-
-    return tuple(DecoderLayer(mixer(layer), experts, norms) for layer in range(count_layers(keys)))
+    experts = replace(_corrected_experts(keys, 0), bias=True)
+    full = replace(plain, extra=plain.heads)
+    local = replace(full, window=window)
+    return tuple(DecoderLayer(full if layer % 2 else local, experts, norms) for layer in range(count_layers(keys)))
 
 
 def build_minimax_m2(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
-    return build_decoder_of_experts(
-        keys,
-        DecoderFamily(query_norm="full"),
-        lambda k, _: _with(_wide_experts(k, 0), router_bias=_wide_experts(k, 0).count),
-    )
+    return build_decoder_of_experts(keys, DecoderFamily(query_norm="full"), _corrected_experts)
+
+
+def _corrected_experts(keys: ConfigKeys, layer: int) -> Experts:
+    experts = _wide_experts(keys, layer)
+    return replace(experts, router_bias=experts.count)
 
 
 def build_minimax_m3(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
@@ -139,17 +118,9 @@ def build_minimax_m3(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
         router_bias=keys.integer("num_local_experts"),
     )
 
-    def mixer(layer: int) -> Attention:
-        return Attention(
-            plain.heads,
-            plain.kv_heads,
-            plain.key_dim,
-            plain.value_dim,
-            norms=plain.norms,
-            indexer=indexer if indexed[layer] else None,
-        )
-
-    return tuple(DecoderLayer(mixer(layer), experts if routed[layer] else dense, 2 * hidden) for layer in range(count))
+    mixers = [replace(plain, indexer=indexer) if sparsely else plain for sparsely in indexed]
+    blocks = [experts if expert else dense for expert in routed]
+    return tuple(DecoderLayer(mixer, block, 2 * hidden) for mixer, block in zip(mixers, blocks, strict=True))
 
 
 def build_llama4(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
@@ -201,7 +172,7 @@ def build_mimo_v2(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
         extra=keys.integer("swa_num_attention_heads") if keys.flag("add_swa_attention_sink_bias", default=False) else 0,
     )
     experts = read_experts(keys)
-    experts = _with(experts, router_bias=experts.count)
+    experts = replace(experts, router_bias=experts.count)
     dense = Dense(keys.integer("intermediate_size"))
     return tuple(
         DecoderLayer(local if pattern[layer] else full, experts if routed[layer] else dense, 2 * hidden_size(keys))
@@ -264,7 +235,7 @@ def build_deepseek(keys: ConfigKeys) -> tuple[DecoderLayer, ...]:
     dense = Dense(keys.integer("intermediate_size"))
     experts = read_experts(keys) if {"n_routed_experts", "num_experts_per_tok"} & keys.values.keys() else None
     if experts is not None and keys.values.get("topk_method") == "noaux_tc":
-        experts = _with(experts, router_bias=experts.count)
+        experts = replace(experts, router_bias=experts.count)
     query_rank = keys.optional("q_lora_rank")
     kinds = keys.sequence("indexer_types", count_layers(keys)) if "indexer_types" in keys else None
 
