@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from .architecture import Architecture
 from .hf_config import UnknownArchitecture
-from .kv_cache import CachePool, TokenBytes, context_bytes, divide, layer_caches, token_bytes
+from .kv_cache import CachePool, TokenBytes, divide, layer_caches, token_bytes
 from .layers import Attention, Dense, Experts, LatentAttention
-from .weights import count_active_parameters, element_bytes, matrices, matrix_bytes, resolve_precision, weight_bytes
+from .weights import element_bytes, resolve_precision, weight_bytes
 
 GIB = 2**30
 # vLLM's defaults on a GPU with 70 to 160 GiB that is no A100 (`EngineArgs`); 2,048 and 256 on smaller ones.
@@ -204,35 +204,3 @@ def _workspace(block: object, hidden: int, tensor_parallel: int) -> float:
         return 0.0
     width = block.width / tensor_parallel
     return block.active * (max(2 * width, hidden) + max(width, hidden / 2))
-
-
-def decode_step_bytes(
-    arch: Architecture,
-    *,
-    sequences: int,
-    context: float,
-    precision: str | None = None,
-    kv_precision: str | None = None,
-    tensor_parallel: int = 1,
-) -> float:
-    """Returns the bytes that one decode step reads on each GPU: the weights once, and each sequence's context.
-
-    Of a mixture of experts, the experts that `sequences` tokens reach if each chooses at random:
-    count x (1 - (1 - active / count) ^ sequences). context: tokens per sequence, the mean.
-    """
-    stored = resolve_precision(arch, precision)
-    total = 0.0
-    for matrix in matrices(arch):
-        if not matrix.lookup:
-            share = 1 - (1 - matrix.active / matrix.alike) ** sequences if matrix.alike > 1 else 1.0
-            total += share * matrix_bytes(matrix, arch, stored) / min(tensor_parallel, matrix.shards)
-    caches = list(layer_caches(arch, precision=stored, kv_precision=kv_precision, tensor_parallel=tensor_parallel))
-    return total + sequences * context_bytes(caches, context)
-
-
-def token_flops(arch: Architecture) -> float:
-    """Returns the floating-point operations of one token, all GPUs together: two per parameter that it meets.
-
-    Attention over the context is left out: it is small beside them up to some ten thousand tokens.
-    """
-    return 2.0 * count_active_parameters(arch)

@@ -167,14 +167,6 @@ def count_parameters(arch: Architecture) -> int:
     return sum(matrix.elements for matrix in matrices(arch))
 
 
-def count_active_parameters(arch: Architecture) -> int:
-    """Returns the parameters that one token is multiplied with: of a mixture of experts, those of its own experts.
-
-    The embedding is left out unless it is also the output layer: a token reads one row of it.
-    """
-    return sum(matrix.rows * matrix.columns * matrix.active for matrix in matrices(arch) if not matrix.lookup)
-
-
 class ParameterUse(NamedTuple):
     """Parameters by how a decode step uses them.
 

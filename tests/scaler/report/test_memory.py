@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scaler.report import memory
 from scaler.report.architecture import parse
 from scaler.report.hf_config import UnknownArchitecture
-from scaler.report.weights import weight_bytes
 
 CONFIGS = json.loads((Path(__file__).parent / "configs.json").read_text())
 GIB = 2**30
@@ -68,20 +67,3 @@ def test_activations_grow_with_the_step(name, tokens, sequences):
     arch = parse(CONFIGS[name])
     less = memory.activation_bytes(arch, "bfloat16", 1, tokens, sequences)
     assert 0 < less <= memory.activation_bytes(arch, "bfloat16", 1, tokens + 1, sequences + 1)
-
-
-def test_one_sequence_reads_the_weights_once_and_its_context():
-    read = memory.decode_step_bytes(LLAMA, sequences=1, context=1000)
-    assert read == pytest.approx(weight_bytes(LLAMA) - 128_256 * 4096 * 2 + 1000 * 131_072)
-
-
-@given(st.integers(1, 1000))
-def test_more_sequences_reach_more_experts_and_never_more_than_all(sequences):
-    arch = parse(CONFIGS["latent"])
-    fewer, more = (memory.decode_step_bytes(arch, sequences=count, context=0) for count in (sequences, sequences + 1))
-    assert fewer <= more <= weight_bytes(arch)
-    assert memory.decode_step_bytes(arch, sequences=1, context=0) == pytest.approx(memory.token_flops(arch), rel=1e-9)
-
-
-def test_token_takes_two_operations_per_parameter_that_it_meets():
-    assert memory.token_flops(LLAMA) == 2 * (8_030_261_248 - 128_256 * 4096)

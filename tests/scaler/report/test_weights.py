@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scaler.report.architecture import parse
 from scaler.report.hf_config import UnknownArchitecture
 from scaler.report.quantization import Quantization, Storage, covers
-from scaler.report.weights import count_active_parameters, count_by_use, count_parameters, matrices, weight_bytes
+from scaler.report.weights import count_by_use, count_parameters, matrices, weight_bytes
 
 CONFIGS = json.loads((Path(__file__).parent / "configs.json").read_text())
 # Parameters of vLLM 0.32's own classes on these configs, its padding of the vocabulary to a multiple of 64 taken off.
@@ -77,9 +77,11 @@ def test_parameters_that_are_not_counted_are_named():
 def test_active_parameters_of_experts_are_those_of_one_token():
     arch = parse(CONFIGS["latent"])
     # 37 billion as published, less the embedding, of which a token reads one row.
-    assert count_active_parameters(arch) == pytest.approx(37.55e9 - 129_280 * 7168, rel=0.001)
+    use = count_by_use(arch)
+    active = use.dense + use.routed * use.experts_per_token / use.experts
+    assert active == pytest.approx(37.55e9 - 129_280 * 7168, rel=0.001)
     dense = parse(CONFIGS["grouped-query"])
-    assert count_active_parameters(dense) == count_parameters(dense) - 128_256 * 4096
+    assert count_by_use(dense).dense == count_parameters(dense) - 128_256 * 4096
 
 
 @pytest.mark.parametrize("name", VLLM)
@@ -88,7 +90,8 @@ def test_parameters_are_either_dense_or_routed_or_looked_up(name):
     dense, routed, experts, chosen = count_by_use(arch)
     looked_up = sum(m.elements for m in matrices(arch) if m.lookup)
     assert dense + routed + looked_up == count_parameters(arch)
-    assert dense + (routed * chosen // experts if experts else 0) == count_active_parameters(arch)
+    active = sum(m.rows * m.columns * m.active for m in matrices(arch) if not m.lookup)
+    assert dense + (routed * chosen // experts if experts else 0) == active
 
 
 def test_experts_of_deepseek_are_counted_apart():
