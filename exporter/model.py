@@ -42,16 +42,22 @@ class Quantity(StrEnum):
     ITL_SECONDS = "itl_seconds"  # counter: their sum
     KV_CACHE_USED = "kv_cache_used"  # ratio of the cache's blocks, mean over the engines of a target
     ENGINE_AWAKE = "engine_awake"  # 1 awake, 0 asleep (vLLM sleep mode): asleep is not idle capacity
+    PREEMPTIONS = "preemptions"  # counter: requests that an engine set back to the queue, because its KV cache was full
     REPLICAS_READY = "replicas_ready"  # ready backends of a gateway
 
     # GPUs.
     GPU_ENGINE_ACTIVE = "gpu_engine_active"  # ratio of time the graphics/compute engine was active
     GPU_UTILIZATION = "gpu_utilization"  # ratio of time any kernel ran: 1.0 with one small request; never load
     GPU_SM_ACTIVE = "gpu_sm_active"  # ratio
+    GPU_SM_OCCUPANCY = "gpu_sm_occupancy"  # ratio of the warps that a multiprocessor can hold
     GPU_TENSOR_ACTIVE = "gpu_tensor_active"  # ratio
     GPU_DRAM_ACTIVE = "gpu_dram_active"  # ratio
     GPU_MEMORY_USED = "gpu_memory_used"  # bytes
     GPU_MEMORY_TOTAL = "gpu_memory_total"  # bytes
+    GPU_PCIE_SENT = "gpu_pcie_sent"  # bytes per second, as the next three
+    GPU_PCIE_RECEIVED = "gpu_pcie_received"
+    GPU_NVLINK_SENT = "gpu_nvlink_sent"
+    GPU_NVLINK_RECEIVED = "gpu_nvlink_received"
     GPU_POWER = "gpu_power"  # watts
     GPU_ENERGY = "gpu_energy"  # joules, counter
     GPU_TEMPERATURE = "gpu_temperature"  # degrees Celsius

@@ -33,7 +33,19 @@ from exporter.textformat import Layout
 
 from .kind import Kind
 from .plan import INT32_MARKS, Cell, CheckedSeries, ReadPlan, build
-from .schema import BYTES, CELSIUS, JOULES, PERCENT, RATIO, WATTS, Columns, Combine, Labels, Unit
+from .schema import (
+    BYTES,
+    BYTES_PER_SECOND,
+    CELSIUS,
+    JOULES,
+    PERCENT,
+    RATIO,
+    WATTS,
+    Columns,
+    Combine,
+    Labels,
+    Unit,
+)
 
 Q = Quantity
 
@@ -89,6 +101,11 @@ FIELDS = (
     ),
     _Field(Q.GPU_SM_ACTIVE, {"DCGM_FI_PROF_SM_ACTIVE": RATIO, "DCGM_FI_PROF_SM_UTIL_RATIO": RATIO}, "instance"),
     _Field(
+        Q.GPU_SM_OCCUPANCY,
+        {"DCGM_FI_PROF_SM_OCCUPANCY": RATIO, "DCGM_FI_PROF_SM_OCCUPANCY_RATIO": RATIO},
+        "instance",
+    ),
+    _Field(
         Q.GPU_TENSOR_ACTIVE,
         {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": RATIO, "DCGM_FI_PROF_TENSOR_UTIL_RATIO": RATIO},
         "instance",
@@ -103,6 +120,11 @@ FIELDS = (
     _Field("memory_free", {"DCGM_FI_DEV_FB_FREE": MIB, "DCGM_FI_DEV_FB_FREE_BYTES": BYTES}, "instance"),
     _Field("memory_reserved", {"DCGM_FI_DEV_FB_RESERVED": MIB, "DCGM_FI_DEV_FB_RESERVED_BYTES": BYTES}, "instance"),
     _Field(Q.GPU_MEMORY_TOTAL, {"DCGM_FI_DEV_FB_TOTAL": MIB, "DCGM_FI_DEV_FB_CAPACITY_BYTES": BYTES}, "instance"),
+    # Fields 1009 to 1012 are rates over the last interval. dcgm-exporter 3.3.7 to 3.3.9 call those of PCIe counters.
+    _Field(Q.GPU_PCIE_SENT, {"DCGM_FI_PROF_PCIE_TX_BYTES": BYTES_PER_SECOND}),
+    _Field(Q.GPU_PCIE_RECEIVED, {"DCGM_FI_PROF_PCIE_RX_BYTES": BYTES_PER_SECOND}),
+    _Field(Q.GPU_NVLINK_SENT, {"DCGM_FI_PROF_NVLINK_TX_BYTES": BYTES_PER_SECOND}),
+    _Field(Q.GPU_NVLINK_RECEIVED, {"DCGM_FI_PROF_NVLINK_RX_BYTES": BYTES_PER_SECOND}),
     _Field(Q.GPU_POWER, {"DCGM_FI_DEV_POWER_USAGE": WATTS, "DCGM_FI_DEV_BOARD_POWER_WATTS": WATTS}, "repeated"),
     _Field(
         Q.GPU_ENERGY,

@@ -59,6 +59,7 @@ _VLLM_ROWS = (
     SeriesRow(Q.ITL_COUNT, tuple(f"{name}_count" for name in _VLLM_GAPS), _MODEL, unit=COUNTER),
     SeriesRow(Q.ITL_SECONDS, tuple(f"{name}_sum" for name in _VLLM_GAPS), _MODEL, unit=COUNTER),
     SeriesRow(Q.KV_CACHE_USED, _VLLM_KV, _MODEL, Combine.MEAN, RATIO),
+    SeriesRow(Q.PREEMPTIONS, ("vllm:num_preemptions_total",), _MODEL, unit=COUNTER),
     # A sleeping engine is not idle capacity; one sleeping engine of several counts as asleep.
     SeriesRow(Q.ENGINE_AWAKE, ("vllm:engine_sleep_state",), _MODEL, Combine.MIN, FLAG, keep=where(sleep_state="awake")),
 )
@@ -121,6 +122,8 @@ _SGLANG_ROWS = (
     _sglang(Q.FIRST_TOKENS, "sglang:time_to_first_token_seconds_count", unit=COUNTER),
     _sglang(Q.ITL_COUNT, *(f"{name}_count" for name in _SGLANG_GAPS), unit=COUNTER),
     _sglang(Q.ITL_SECONDS, *(f"{name}_sum" for name in _SGLANG_GAPS), unit=COUNTER),
+    # A request that is retracted waits again. `num_retracted_reqs` is a gauge of the last batch.
+    _sglang(Q.PREEMPTIONS, "sglang:num_retracted_requests_total", unit=COUNTER),
     _sglang(Q.KV_CACHE_USED, "sglang:token_usage", combine=Combine.MEAN, unit=RATIO),
 )
 _SGLANG_HISTOGRAMS = (

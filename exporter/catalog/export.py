@@ -27,7 +27,22 @@ from exporter.textformat import Layout, Page
 
 from .kind import Kind, compile_table
 from .plan import Indices, ReadPlan
-from .schema import BYTES, CELSIUS, COUNT, COUNTER, FLAG, JOULES, RATIO, WATTS, Combine, Key, Labels, SeriesRow, Unit
+from .schema import (
+    BYTES,
+    BYTES_PER_SECOND,
+    CELSIUS,
+    COUNT,
+    COUNTER,
+    FLAG,
+    JOULES,
+    RATIO,
+    WATTS,
+    Combine,
+    Key,
+    Labels,
+    SeriesRow,
+    Unit,
+)
 
 Q = Quantity
 PORT = 9410
@@ -68,6 +83,7 @@ QUEUE_FAMILIES: Mapping[Quantity, Family] = {
     Q.ITL_SECONDS: Family("itl_seconds_total", COUNTER, "Sum of the times between two tokens."),
     Q.KV_CACHE_USED: Family("kv_cache_used_ratio", RATIO, "KV-cache usage, 0 to 1.", _MEAN),
     Q.ENGINE_AWAKE: Family("engine_awake", FLAG, "1: the engine is awake. 0: it is in sleep mode.", _MIN),
+    Q.PREEMPTIONS: Family("preemptions_total", COUNTER, "Requests set back to the queue by a full KV cache."),
     Q.REPLICAS_READY: Family("replicas_ready", COUNT, "Ready backends of a gateway."),
 }
 _COPY = Combine.COPY
@@ -78,10 +94,22 @@ GPU_FAMILIES: Mapping[Quantity, Family] = {
         "gpu_utilization_ratio", RATIO, "Share of time with any running kernel, 0 to 1; not a measure of load.", _COPY
     ),
     Q.GPU_SM_ACTIVE: Family("gpu_sm_active_ratio", RATIO, _ACTIVE.format("multiprocessor, mean over all"), _COPY),
+    Q.GPU_SM_OCCUPANCY: Family(
+        "gpu_sm_occupancy_ratio", RATIO, "Resident warps, as a share of the most, 0 to 1.", _COPY
+    ),
     Q.GPU_TENSOR_ACTIVE: Family("gpu_tensor_active_ratio", RATIO, _ACTIVE.format("tensor pipe"), _COPY),
     Q.GPU_DRAM_ACTIVE: Family("gpu_dram_active_ratio", RATIO, _ACTIVE.format("memory interface"), _COPY),
     Q.GPU_MEMORY_USED: Family("gpu_memory_used_bytes", BYTES, "Used memory, idle or not.", _COPY),
     Q.GPU_MEMORY_TOTAL: Family("gpu_memory_total_bytes", BYTES, "Total memory.", _COPY),
+    **{
+        quantity: Family(f"{quantity}_bytes_per_second", BYTES_PER_SECOND, f"Bytes {way} over {link}.", _COPY)
+        for quantity, way, link in (
+            (Q.GPU_PCIE_SENT, "sent", "PCIe"),
+            (Q.GPU_PCIE_RECEIVED, "received", "PCIe"),
+            (Q.GPU_NVLINK_SENT, "sent", "NVLink"),
+            (Q.GPU_NVLINK_RECEIVED, "received", "NVLink"),
+        )
+    },
     Q.GPU_POWER: Family("gpu_power_watts", WATTS, "Power draw.", _COPY),
     Q.GPU_ENERGY: Family("gpu_energy_joules_total", JOULES, "Used energy.", _COPY),
     Q.GPU_TEMPERATURE: Family("gpu_temperature_celsius", CELSIUS, "Temperature in degrees Celsius.", _COPY),

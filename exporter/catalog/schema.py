@@ -61,6 +61,7 @@ COUNTER = Unit(high=1e18)
 # Ratios measured over slightly different intervals overshoot: SM_ACTIVE 1.294 occurred (NVIDIA/DCGM#152).
 RATIO = Unit(high=1.5, cap=1.0)
 BYTES = Unit(high=1e15)
+BYTES_PER_SECOND = Unit(high=1e13)  # NVLink 5 has 1.8e12 both ways
 WATTS = Unit(high=10_000.0)
 JOULES = Unit(high=1e12)
 FLAG = Unit(high=1.0)

@@ -357,3 +357,9 @@ def test_text_of_real_servers_is_read(read, cell):
         """
     )
     assert cell(samples, "m", Q.REQUESTS_WAITING) == 3.0
+
+
+@pytest.mark.parametrize("name", ["vllm:num_preemptions_total", "sglang:num_retracted_requests_total"])
+def test_preemptions_are_counted(read, cell, name):
+    samples = read(f'{name}{{model_name="m"}} 7\n{name.partition(":")[0]}:prompt_tokens_total{{model_name="m"}} 1\n')
+    assert cell(samples, "m", Q.PREEMPTIONS) == 7.0

@@ -258,3 +258,21 @@ def test_series_of_links_and_cpus_are_no_gpus(read):
     )
     assert samples.kind == "dcgm"
     assert samples.subjects == ()
+
+
+def test_occupancy_and_links_are_read(read, cell):
+    # Fields 1003 and 1009 to 1012; the links are rates, both names of the occupancy resolve (go-dcgm dcgm_fields.h).
+    samples = read(
+        """
+        DCGM_FI_PROF_SM_OCCUPANCY{UUID="a"} 0.25
+        DCGM_FI_PROF_SM_OCCUPANCY_RATIO{UUID="b"} 0.5
+        DCGM_FI_PROF_PCIE_TX_BYTES{UUID="a"} 1e9
+        DCGM_FI_PROF_PCIE_RX_BYTES{UUID="a"} 2e9
+        DCGM_FI_PROF_NVLINK_TX_BYTES{UUID="a"} 3e11
+        DCGM_FI_PROF_NVLINK_RX_BYTES{UUID="a"} 9223372036854775794
+        """
+    )
+    assert [cell(samples, uuid, Q.GPU_SM_OCCUPANCY) for uuid in "ab"] == [0.25, 0.5]
+    sent = (cell(samples, "a", quantity) for quantity in (Q.GPU_PCIE_SENT, Q.GPU_PCIE_RECEIVED, Q.GPU_NVLINK_SENT))
+    assert list(sent) == [1e9, 2e9, 3e11]
+    assert np.isnan(cell(samples, "a", Q.GPU_NVLINK_RECEIVED)), "a blank value"
