@@ -20,6 +20,7 @@ from scaler.controllers.hpa import past_band
 from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
 from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
+from scaler.policy.estimators.cold_start import ColdStarts
 from scaler.policy.groups import Decided, Groups, closure, decide_groups
 from scaler.policy.kernel import answered, choose
 from scaler.policy.overrides import Brake
@@ -31,6 +32,7 @@ from scaler.signals.open_gaps import OpenGaps
 from scaler.signals.pods import Chosen, PodNumbers, TargetReading
 from scaler.signals.queues import has_served
 from scaler.signals.smoothing import Rings, Smoother
+from scaler.signals.usage import UsageHistograms, usage_of
 from scaler.workloads.spec import WorkloadSpec
 
 from . import checkpoint
@@ -95,6 +97,7 @@ class Decider:
         self._tolerance = np.array([plan.tolerance for plan in plans], dtype=float)
         # A sweep counts for as long as a response does, or for some ticks if those are longer.
         self.books = Ledger(len(plans), gap_s=max(self._slack_s, LATE_TICKS * tick_s))
+        self.usage = UsageHistograms(len(plans))
         self.observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
         self._groups = Groups.stack([plan.member for plan in plans])
         self.owners = owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
@@ -221,6 +224,11 @@ class Decider:
         return self._latest.pods(namespace, chosen, now)
 
     @property
+    def start_times(self) -> ColdStarts:
+        """How long a start of each workload takes."""
+        return self._constraint_source.starts.times
+
+    @property
     def open_gaps(self) -> OpenGaps:
         """The missing series of all targets."""
         return self._latest.open_gaps
@@ -269,6 +277,7 @@ class Decider:
             **self._published.columns(),
             **self._latest.columns(),
             **self._sizes.columns(),
+            **self.usage.columns(),
         }
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows, now: float = inf) -> None:
@@ -279,6 +288,7 @@ class Decider:
         self._signals.take(columns, rows, source_rows, now)
         self._constraint_source.take(columns, rows, source_rows)
         self._sizes.take(columns, rows, source_rows)
+        self.usage.take(columns, rows, source_rows)
         self.books.take(columns, rows, source_rows)
         self._published.take(columns, rows, source_rows, self._tolerance[rows])
         copy_into(named("memory", self._memory._asdict()) | self._latest.columns(), columns, rows, source_rows)
@@ -486,6 +496,7 @@ class Decider:
             column[at] = after
         if arrival is None:
             self._enter(totals, complete, verdicts, now, leads=leads)
+            self.usage.add(*usage_of(totals, self._latest.usage(now)), now, self._slack_s)
         self._rests.prove(self._memory, self._latest.awaited, rows, totals.readings, specs.hold, now)
         number = self._replicas_to_publish(at, verdicts, readings.wanted, standing, raise_only=raise_only)
         news = self._published.differs(at, verdicts, number)

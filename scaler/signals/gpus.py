@@ -29,6 +29,7 @@ from exporter.model import Floats, Gap, Gpu, MissingSeries, Part, Quantity, Role
 from exporter.scrape.interval import CollectInterval
 
 from .aggregate import Aggregate
+from .gpu_usage import gpu_columns, of_gpus
 from .slots import WIDTH, Column
 
 # A GPU that is no longer in the responses counts as its pod's for as long as the cluster has the pod; if no cluster is
@@ -57,11 +58,12 @@ class GpuShareReading(NamedTuple):
     """The GPUs of one workload in one response.
 
     values: shape (slots.WIDTH,), NaN if not exposed. at: POSIX seconds of its oldest part.
-    gaps:   the incomplete series of its GPUs.
+    usage:  shape (gpu_usage.USAGE_WIDTH,). gaps: the incomplete series of its GPUs.
     """
 
     values: Floats
     at: float
+    usage: Floats
     gaps: tuple[Gap, ...] = ()
 
 
@@ -157,7 +159,7 @@ class GpuShares:
         page.last = samples, at if stopped_at is None else min(at, stopped_at)
         # A value from before a pod began may carry its name: it may be as old as the interval.
         shares = assign(replace(samples, at=samples.at - lag), self._owners)
-        found, measured = {}, _GpuValues.of(samples)
+        found, measured, used = {}, _GpuValues.of(samples), gpu_columns(samples)
         missing = {gap.row for gap in samples.gaps if np.isnan(samples.values[gap.row]).all()}
         for workload, rows in shares.items():
             parts = list(self._parts(samples, rows.shared, workload, lag))
@@ -181,7 +183,8 @@ class GpuShares:
                 values[Column.GPU_MEMORY] = _sum([values[Column.GPU_MEMORY], *(p.memory for p in parts)])
             read = [row for row in (*rows.exclusive, *rows.shared) if row not in missing]
             oldest = min([at, *samples.at[read].tolist()])
-            found[workload] = GpuShareReading(values, oldest if stopped_at is None else min(oldest, stopped_at), gaps)
+            oldest = oldest if stopped_at is None else min(oldest, stopped_at)
+            found[workload] = GpuShareReading(values, oldest, of_gpus(used, exclusive), gaps)
         every = _gpus(samples, range(len(samples.subjects)))
         page.spoke.update((gpu.uuid, gpu.instance) for row, gpu in every.items() if measured.is_measured(row))
         return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from exporter.model import (
     GapReason,
     GpuPart,
     PodKey,
+    Quantity,
     ReplicaCount,
     Role,
     Samples,
@@ -39,7 +40,7 @@ from scaler.policy.capacity import (
 from scaler.policy.columns import Readings, Signal
 from scaler.policy.groups import Sharing
 
-from . import queues, rates
+from . import gpu_usage, queues, rates
 from .activity import Activity
 from .aggregate import Aggregate, HeldGpus, VisibleGpus
 from .gpus import GpuShares, Price, beside, no_price, on_page
@@ -225,6 +226,7 @@ class LatestSamples:
         page = queues.read(samples, target.role, source.queue, at, pods=source.pods, slo=source.slo)
         if target.role is Role.PODS:
             rates.of_engine(page.values, page.sums, self._slots.work[slot], at, page.splits, lags=page.lags)
+            gpu_usage.count_preemptions(self._slots.usage[slot], page.sums.get(Quantity.PREEMPTIONS, nan), at)
         else:
             rates.of_gateway(page.values, self._slots.work[slot], at)
         self._slots.values[slot] = page.values
@@ -258,7 +260,7 @@ class LatestSamples:
             if row is None:
                 continue
             slot = self._slot(target, row)
-            self._slots.values[slot] = reading.values
+            self._slots.values[slot], self._slots.usage[slot] = reading.values, reading.usage
             self._slots.at[slot] = reading.at
             self._note_gaps(slot, reading.gaps, at)
             if reading.values[Column.GPU_BUSIEST] > self.sources[row].gpu_quiet:
@@ -437,6 +439,12 @@ class LatestSamples:
         self.activity.probes.clear(slot)
         self._gaps.pop(slot, None)
         self._free.append(slot)
+
+    def usage(self, now: float) -> Floats:
+        """What profiles need beside `totals`, of all workloads; shape (rows, len(GpuUsage)), NaN unknown."""
+        slots = self._slots
+        fresh = (now - slots.at <= slots.limit) & ~slots.leaving
+        return gpu_usage.means(slots.usage, slots.owner, fresh, len(self.sources))
 
     def totals(self, rows: Rows, now: float) -> Aggregate:
         """Add up what is fresh at `now` for these workloads; no row twice."""

@@ -19,6 +19,8 @@ from scaler.policy.capacity import (
     WorkRate,
 )
 
+from .gpu_usage import USAGE_WIDTH
+
 
 class Column(IntEnum):
     """The columns of a slot. Counts are sums over the response; ratios are means."""
@@ -78,6 +80,7 @@ class Slots:
     leaving: Mask  # a terminating pod: activity, no capacity, and it need not answer
     limit: Floats  # seconds for which its reading is fresh
     key: NDArray[np.uint8]  # (slots, 16), `restart_proof.page_key`
+    usage: Floats  # (slots, USAGE_WIDTH), for profiles; NaN unknown
 
     @classmethod
     def empty(cls, size: int) -> Slots:
@@ -93,6 +96,7 @@ class Slots:
             leaving=np.zeros(size, dtype=np.bool_),
             limit=np.zeros(size),
             key=np.zeros((size, 16), dtype=np.uint8),
+            usage=np.full((size, USAGE_WIDTH), np.nan),
         )
 
     def clear(self, slot: int) -> None:
@@ -101,6 +105,7 @@ class Slots:
         self.values[slot] = np.nan
         self.counters[slot] = np.nan
         self.work[slot] = np.nan
+        self.usage[slot] = np.nan
         self.incomplete[slot] = 0
         self.wake_source[slot] = 0
         self.leaving[slot] = False

@@ -1,0 +1,121 @@
+"""Takes what a profile needs beside the policy's columns from responses: GPU quantities, and preemptions. Pure.
+
+A slot has for each quantity a sum and the weight of what is in it, so that a mean over several slots is over what is
+known. Ratios weigh by the share of a whole GPU, as engine activity does; the others count per GPU or MIG instance. Only
+GPUs that are exclusively a workload's are in it.
+
+Worked example: of two whole GPUs one has an SM activity of 0.4 and the other exposes none: SUM 0.4, WEIGHT 1, mean 0.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from math import isnan
+
+import numpy as np
+from numba import types
+
+from exporter.catalog.gpus import share
+from exporter.model import Floats, Gpu, Quantity, Samples
+from scaler.columns import Mask, Rows
+from scaler.jit import INDICES, kernel
+
+
+class GpuUsage(IntEnum):
+    """The columns. PREEMPTED is of engines: requests per second."""
+
+    SM = 0
+    OCCUPANCY = 1
+    TENSOR = 2
+    DRAM = 3
+    MEMORY = 4
+    MEMORY_TOTAL = 5
+    POWER = 6
+    PCIE = 7
+    NVLINK = 8
+    PREEMPTED = 9
+
+
+RATIOS = 4  # the first columns
+GPU_COLUMNS: Mapping[GpuUsage, tuple[Quantity, ...]] = {  # several: their sum
+    GpuUsage.SM: (Quantity.GPU_SM_ACTIVE,),
+    GpuUsage.OCCUPANCY: (Quantity.GPU_SM_OCCUPANCY,),
+    GpuUsage.TENSOR: (Quantity.GPU_TENSOR_ACTIVE,),
+    GpuUsage.DRAM: (Quantity.GPU_DRAM_ACTIVE,),
+    GpuUsage.MEMORY: (Quantity.GPU_MEMORY_USED,),
+    GpuUsage.MEMORY_TOTAL: (Quantity.GPU_MEMORY_TOTAL,),
+    GpuUsage.POWER: (Quantity.GPU_POWER,),
+    GpuUsage.PCIE: (Quantity.GPU_PCIE_SENT, Quantity.GPU_PCIE_RECEIVED),
+    GpuUsage.NVLINK: (Quantity.GPU_NVLINK_SENT, Quantity.GPU_NVLINK_RECEIVED),
+}
+# Of a slot: the sums, their weights, and of an engine its counter of preemptions with the time of the response.
+_COUNT = len(GpuUsage)
+_PREEMPTED = int(GpuUsage.PREEMPTED)
+LAST, AT = 2 * _COUNT, 2 * _COUNT + 1
+USAGE_WIDTH = 2 * _COUNT + 2
+
+
+def gpu_columns(samples: Samples) -> Floats:
+    """The GPU quantities of a response, shape (subjects, len(GpuUsage)); NaN if not exposed."""
+    found = np.full((len(samples.subjects), _COUNT), np.nan)
+    for column, quantities in GPU_COLUMNS.items():
+        if quantities[0] in samples.quantities:
+            found[:, column] = sum(samples.column(quantity) for quantity in quantities)
+    return found
+
+
+def of_gpus(columns: Floats, gpus: Mapping[int, Gpu]) -> Floats:
+    """The sums and weights of some GPUs, shape (USAGE_WIDTH,). columns: see `gpu_columns`; gpus: by row."""
+    usage = np.full(USAGE_WIDTH, np.nan)
+    if gpus:
+        values = columns[list(gpus)]
+        weights = np.ones(values.shape)
+        weights[:, :RATIOS] = np.array([share(gpu) for gpu in gpus.values()])[:, None]
+        measured = ~np.isnan(values)
+        usage[:_COUNT] = (np.where(measured, values, 0.0) * weights).sum(axis=0)
+        usage[_COUNT:LAST] = (measured * weights).sum(axis=0)
+    return usage
+
+
+def count_preemptions(usage: Floats, counter: float, at: float) -> None:
+    """Writes the rate of an engine's preemptions into its slot. counter: NaN if not exposed. at: POSIX seconds."""
+    last, elapsed = float(usage[LAST]), at - float(usage[AT])
+    usage[LAST], usage[AT] = counter, at
+    rate = np.nan
+    if elapsed > 0.0 and not isnan(last + counter):
+        rate = (counter - last if counter >= last else counter) / elapsed  # one that has fallen was restarted at 0
+    usage[GpuUsage.PREEMPTED] = rate
+    usage[_COUNT + GpuUsage.PREEMPTED] = 0.0 if isnan(rate) else 1.0
+
+
+def means(usage: Floats, owner: Rows, fresh: Mask, rows: int) -> Floats:
+    """The means of each workload over its fresh slots, shape (rows, len(GpuUsage)); NaN unknown. Preemptions are a sum.
+
+    usage: shape (slots, USAGE_WIDTH). owner: the workload of each slot, -1 for none.
+    """
+    found = np.zeros((rows, _COUNT))
+    _add_up(usage, owner, fresh, found, np.zeros((rows, _COUNT)))
+    return found
+
+
+_TABLE = types.Array(types.float64, 2, "C")
+
+
+@kernel(types.void(_TABLE, INDICES, types.Array(types.boolean, 1, "C"), _TABLE, _TABLE))
+def _add_up(usage: Floats, owner: Rows, fresh: Mask, found: Floats, weights: Floats) -> None:
+    for slot in range(usage.shape[0]):
+        to = owner[slot]
+        if to < 0 or not fresh[slot]:
+            continue
+        for column in range(found.shape[1]):
+            weight = usage[slot, found.shape[1] + column]
+            if weight > 0.0:  # NaN is not
+                found[to, column] += usage[slot, column]
+                weights[to, column] += weight
+    for to in range(found.shape[0]):
+        for column in range(found.shape[1]):
+            if weights[to, column] == 0.0:
+                found[to, column] = np.nan
+            elif column != _PREEMPTED:
+                found[to, column] /= weights[to, column]
