@@ -239,24 +239,17 @@ class UsageHistograms:
         self.since[:], self.added_at[:] = until - seconds * len(values), until
         self.reference_at[:] = until
         valid = (values >= 0.0) & (values <= _LARGEST)
-        weight = np.full(len(values), seconds)
-        each = UsageHistograms(len(values))
-        each._add_moments(values, valid, weight, np.where(busy == 1.0, weight, 0.0))
-        self.moments[0, :, : Moment.PEAK] += each.moments[:, :, : Moment.PEAK].sum(axis=0)
-        peaks = np.fmax.reduce(each.moments[:, :, Moment.PEAK], axis=0, initial=np.nan)
-        self.moments[0, :, Moment.PEAK] = np.fmax(self.moments[0, :, Moment.PEAK], peaks)
+        amounts, worked = np.where(valid, values, 0.0), (busy == 1.0)[:, None]
+        moments = self.moments[0]
+        moments[:, Moment.WEIGHT] += seconds * valid.sum(axis=0)
+        moments[:, Moment.SUM] += seconds * amounts.sum(axis=0)
+        moments[:, Moment.BUSY_WEIGHT] += seconds * (valid & worked).sum(axis=0)
+        moments[:, Moment.BUSY_SUM] += seconds * (amounts * worked).sum(axis=0)
+        peaks = np.fmax.reduce(np.where(valid, values, np.nan), axis=0, initial=np.nan)
+        moments[:, Moment.PEAK] = np.fmax(moments[:, Moment.PEAK], peaks)
         samples, quantity = np.nonzero(valid[:, :BUCKETED])
         bucket = bucket_of(values[samples, quantity], quantity)
         np.add.at(self.weights[0], (quantity, bucket), np.float32(seconds))
-
-    def _add_moments(self, values: Floats, valid: NDArray[np.bool_], weight: Floats, busy: Floats) -> None:
-        moments, known = self.moments, np.where(valid, values, 0.0)
-        moments[:, :, Moment.WEIGHT] += valid * weight[:, None]
-        moments[:, :, Moment.SUM] += known * weight[:, None]
-        moments[:, :, Moment.BUSY_WEIGHT] += valid * busy[:, None]
-        moments[:, :, Moment.BUSY_SUM] += known * busy[:, None]
-        peaks = moments[:, :, Moment.PEAK]
-        np.fmax(peaks, np.where(valid, values, np.nan), out=peaks)
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live arrays."""
@@ -348,7 +341,7 @@ def usage_of(totals: Aggregate, gpus: Floats) -> tuple[Floats, Floats]:
     values[:, Usage.ENGINE], values[:, Usage.KV_CACHE] = totals.gpu_engine, totals.kv_cache
     for quantity, column in _FROM_GPUS.items():
         values[:, quantity] = gpus[:, column]
-    waiting = _sum_known(readings.waiting, readings.held)
+    waiting = _sum_measured(readings.waiting, readings.held)
     engines = np.where(readings.pods_fresh > 0.0, readings.pods_fresh, np.nan)
     values[:, Usage.WAITING], values[:, Usage.RUNNING_ALL] = waiting, readings.running
     values[:, Usage.RUNNING] = readings.running / engines
@@ -357,7 +350,7 @@ def usage_of(totals: Aggregate, gpus: Floats) -> tuple[Floats, Floats]:
     values[:, Usage.REQUESTS] = rates[:, WorkRate.FINISHED]
     values[:, Usage.PROMPT], values[:, Usage.GENERATED] = rates[:, WorkRate.PROMPT], rates[:, WorkRate.GENERATED]
     values[:, Usage.QUEUED_FULL] = queued_full(waiting, totals.gpu_engine, totals.kv_cache)
-    return values, busy_of(_sum_known(waiting, readings.running), totals.gpu_engine)
+    return values, busy_of(_sum_measured(waiting, readings.running), totals.gpu_engine)
 
 
 _FROM_GPUS = {
@@ -392,6 +385,6 @@ def busy_of(in_hand: Floats, engine: Floats) -> Floats:
     return np.where(np.isnan(in_hand), by_gpu, in_hand > 0.0)
 
 
-def _sum_known(first: Floats, second: Floats) -> Floats:
+def _sum_measured(first: Floats, second: Floats) -> Floats:
     neither = np.isnan(first) & np.isnan(second)
     return np.where(neither, np.nan, zero_if_unknown(first) + zero_if_unknown(second))
