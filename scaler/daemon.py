@@ -40,6 +40,7 @@ from exporter.sources.redis import RedisPages
 from . import compilation
 from .api import servers
 from .api.http import accounting as web_accounts
+from .api.http import profiles as web_profiles
 from .api.http.collectors import (
     BoardCollector,
     CheckpointCollector,
@@ -500,7 +501,7 @@ class Daemon:
                 delays=self._delays,
             ),
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
-            more=(*explain.routes(), *accounts),
+            more=(*explain.routes(), *accounts, *web_profiles.routes(self._decider, clock.now)),
         )
 
     def _unmatched_gpus(self) -> tuple[UnmatchedGpus, ...] | None:
