@@ -414,25 +414,77 @@ def replay(
         _print_document([result.to_document() for result in results], output)
 
 
-@main.command(short_help="Print GPU-hours by state, and savings.")
+@main.command(short_help="Print GPU-hours, cost, usage profiles and what binds each workload.")
+@click.argument("workloads", metavar="[NAMESPACE/NAME]...", nargs=-1)
 @SERVER
-@OUTPUT
-def report(server: str, output: str) -> None:
-    """Print GPU-hours by state: serving, idle, loading, asleep. For workloads with `mode: observe`: what Tidegate would
-    have saved, and how long requests waited while it wanted more replicas.
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml", "csv"]), default="table", show_default=True,
+    help="Format.",
+)  # fmt: skip
+@click.option("--prometheus", metavar="URL", help="Read this server's history, not a daemon.")
+@click.option("--since", default="30d", show_default=True, help="Length of the history; a daemon has all of its own.")
+@click.option(
+    "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="Token for --prometheus."
+)
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write a self-contained statement.")
+def report(
+    workloads: Sequence[str],
+    server: str,
+    output: str,
+    prometheus: str | None,
+    since: str,
+    bearer_file: str | None,
+    html: str | None,
+) -> None:
+    """Print GPU-hours by state (serving, idle, loading, asleep) and their cost; how each workload uses its GPUs, and
+    what binds it. For workloads with `mode: observe`: what Tidegate would have saved.
     """
-    from .client import Unanswered, document
-    from .report import build_report, report_tables
+    from .client import Unanswered
+    from .report.run import BadReportRequest, ReportRequest, collect, span
+    from .report.tables import progress_bar, report_tables, section_tables
 
     try:
-        built = build_report(document(server, "/api/v1/accounts", REQUEST_TIMEOUT_S))
-        built["gpus_unmatched"] = document(server, "/api/v1/rows", REQUEST_TIMEOUT_S).get("gpus_unmatched")
-    except Unanswered as error:
+        with progress_bar() as progress:
+            if prometheus is None:
+                built = collect(ReportRequest(workloads, server), progress)
+            else:
+                built = _report_of_history(workloads, prometheus, since, bearer_file, progress)
+    except (BadReportRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None
+    if html is not None:
+        from scaler.report.page import page
+
+        Path(html).write_text(page(built, span(built)), encoding="utf-8")
     if output == "table":
+        from scaler.report.statement import sections
+
         report_tables(built)
+        section_tables(sections(built))
+    elif output == "csv":
+        from scaler.report.statement import to_csv
+
+        click.echo(to_csv(built), nl=False)
     else:
         _print_document(built, output)
+
+
+def _report_of_history(
+    workloads: Sequence[str], url: str, since: str, bearer_file: str | None, progress: Any
+) -> dict[str, Any]:
+    import asyncio
+    import time
+
+    from exporter.model import Credentials
+    from scaler.config.scalars import read_duration
+
+    from .report.history import HistoryReportRequest, collect_history
+
+    try:
+        since_s = read_duration(since)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from None
+    access = Credentials(bearer_file=bearer_file)
+    return asyncio.run(collect_history(HistoryReportRequest(workloads, url, since_s, time.time(), access), progress))
 
 
 @main.command(short_help="Explain the replica count of a workload.")

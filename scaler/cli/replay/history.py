@@ -36,7 +36,7 @@ AT_ONCE = 1000  # timestamps per request: four hours of a pod's samples are some
 LIMITS = HttpLimits(timeout_s=60.0, body_bytes=64 << 20)
 QUANTITIES = (Quantity.REQUESTS_FINISHED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED)
 # A Deployment's pods are NAME-HASH-XXXXX, a StatefulSet's NAME-0; "chat" has no pod of "chat-large".
-_PODS = "-([a-z0-9]{1,10}-[a-z0-9]{5}|[0-9]+)"
+POD_NAMES = "-([a-z0-9]{1,10}-[a-z0-9]{5}|[0-9]+)"
 # Tidegate's counters by name and `kind`, as in docs/reference/metrics.md.
 _COLUMNS = {
     ("tidegate_requests_finished_total", ""): REQUESTS,
@@ -76,7 +76,7 @@ class HistoryRequest:
     def matchers(self) -> str:
         if self.selector is not None:
             return self.selector
-        return f'namespace="{self.workload.namespace}",pod=~"{self.workload.label}{_PODS}"'
+        return f'namespace="{self.workload.namespace}",pod=~"{self.workload.label}{POD_NAMES}"'
 
 
 def _ignore(_: float) -> None: ...

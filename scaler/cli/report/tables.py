@@ -1,141 +1,26 @@
-"""Builds and prints `tidegate report`: GPU-hours and cost of a running daemon, and what observed workloads would save.
+"""Prints the tables of `tidegate report`.
 
-Each cost is as the daemon counted it: with the price of its moment.
-
-Sums the document of `/api/v1/accounts`. A sum leaves out unknown parts and states how many workloads are missing; it
-never counts them as 0.
-
-Worked example: 30 GPU-hours serving, 10 idle and 80 asleep at 2.5 an hour: 40 were held, a quarter of them idle (cost
-25), and sleeping saved 80 (200).
+Worked example: `report_tables(build_report(accounts))` prints GPU-hours by state, cost, and what Tidegate would have
+done for observed workloads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from scaler.config.scalars import write_duration
 from scaler.explain import terminal
-from scaler.explain.formats import HOUR_S
 from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table
+from scaler.report.ledger import Document, label
+from scaler.report.statement import ReportSection
 
-Document: TypeAlias = Mapping[str, Any]
-
-# States that hold a GPU. Pending replicas do not yet, asleep ones no longer.
-HELD = ("serving", "idle_warm", "loading", "unknown")
-STATES = (*HELD, "pending", "asleep")
 LEAST_HOURS = 0.05  # less is shown as 0.0
-_SHADOW = ("seconds", "gpu_seconds_saved", "gpu_seconds_added", "queue_seconds", "more_seconds", "fewer_seconds")
-
-
-def build_report(accounts: Document) -> dict[str, Any]:
-    """`/api/v1/accounts` in hours: per workload, namespace and team, and in total. Costs are None without a price."""
-    workloads = list(accounts["workloads"])
-    spaces = sorted({each["namespace"] for each in workloads})
-    by_space = {space: [each for each in workloads if each["namespace"] == space] for space in spaces}
-    teams = sorted({each["team"] for each in workloads if each["team"] is not None})
-    by_team = {team: [each for each in workloads if each["team"] == team] for team in teams}
-    return {
-        "now": accounts["now"],
-        "since": accounts["since"],
-        "gpu_hour": accounts["gpu_hour"],
-        "nodes": _nodes(accounts["nodes"]),
-        "workloads": [{**_named(each), **_account([each]), **_ratios(each)} for each in workloads],
-        "namespaces": [{"namespace": space, **_account(by_space[space])} for space in spaces],
-        "teams": [{"team": team, **_account(by_team[team])} for team in teams],
-        "total": _account(workloads),
-    }
-
-
-def _nodes(nodes: Document | None) -> dict[str, Any] | None:
-    """The GPUs of all nodes in hours; None without them."""
-    if nodes is None:
-        return None
-    return {
-        "since": nodes["since"],
-        "gpus": nodes["gpus"],
-        "gpu_hours": _hours([nodes["gpu_seconds"]]),
-        "gpu_hours_unallocated": _hours([nodes["unallocated_gpu_seconds"]]),
-        "cost": nodes["cost"],
-        "cost_unallocated": nodes["unallocated_cost"],
-    }
-
-
-def _ratios(entry: Document) -> dict[str, Any]:
-    return {name: entry[name] for name in ("gpu_hour", "joules", "per_million_tokens")}
-
-
-def _named(entry: Document) -> dict[str, Any]:
-    return {name: entry[name] for name in ("namespace", "name", "trigger", "team", "observed")}
-
-
-def _account(entries: Sequence[Document]) -> dict[str, Any]:
-    hours = {state: _hours(entry["gpu_seconds"].get(state) for entry in entries) for state in STATES}
-    held = _sum(hours[state] for state in HELD)
-    cost = {state: _sum(entry["cost"].get(state) for entry in entries) for state in STATES}
-    priced = _hours(entry["priced_gpu_seconds"] for entry in entries)
-    apart = {name: _sum(entry["baseline"]["cost"][name] for entry in entries) for name in ("held", "maximum", "peak")}
-    return {
-        "gpu_hours": hours,
-        "gpu_hours_held": held,
-        "idle_share": hours["idle_warm"] / held if held and hours["idle_warm"] is not None else None,
-        "gpus_unknown": sum(entry["gpu_seconds"].get("serving") is None for entry in entries),
-        "cost": cost,
-        "cost_held": _sum(cost[state] for state in HELD),
-        "gpu_hours_unpriced": None if held is None else max(held - (priced or 0.0), 0.0),
-        "cost_always_on": {"maximum": apart["maximum"], "peak": apart["peak"]},
-        "saved": {name: _difference(apart[name], apart["held"]) for name in ("maximum", "peak")},
-        "wakes": _sum(entry["wakes"] for entry in entries),
-        "sleeps": _sum(entry["sleeps"] for entry in entries),
-        "shadow": _shadow([entry for entry in entries if entry["shadow"] is not None]),
-    }
-
-
-def _shadow(entries: Sequence[Document]) -> dict[str, Any] | None:
-    if not entries:
-        return None
-    shadows = [entry["shadow"] for entry in entries]
-    sums = {name: _sum(shadow[name] for shadow in shadows) for name in _SHADOW}
-    saved, added = (_hours([sums[name]]) for name in ("gpu_seconds_saved", "gpu_seconds_added"))
-    net = None if saved is None or added is None else saved - added
-    return {
-        "hours": _hours([sums["seconds"]]),
-        "gpu_hours_saved": saved,
-        "gpu_hours_added": added,
-        "gpu_hours_net": net,
-        "money_net": _money_net(entries),
-        "queue_minutes": None if sums["queue_seconds"] is None else sums["queue_seconds"] / 60.0,
-        "more_hours": _hours([sums["more_seconds"]]),
-        "fewer_hours": _hours([sums["fewer_seconds"]]),
-    }
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Sum of the known values; None if there is none."""
-    numbers = [value for value in values if value is not None]
-    return sum(numbers) if numbers else None
-
-
-def _hours(seconds: Iterable[float | None]) -> float | None:
-    total = _sum(seconds)
-    return None if total is None else total / HOUR_S
-
-
-def _money_net(entries: Sequence[Document]) -> float | None:
-    """The net saving of observed workloads at their present price; None unless each with savings has one."""
-    nets = [(_difference(e["shadow"]["gpu_seconds_saved"], e["shadow"]["gpu_seconds_added"]), e) for e in entries]
-    found = [(net, entry["gpu_hour"]) for net, entry in nets if net is not None]
-    if not found or any(price is None for _, price in found):
-        return None
-    return float(sum(net / HOUR_S * price for net, price in found))
-
-
-def _difference(more: float | None, less: float | None) -> float | None:
-    return None if more is None or less is None else more - less
 
 
 def report_tables(report: Document, console: Console | None = None) -> None:
@@ -170,10 +55,10 @@ def _hours_table(report: Document) -> Table:
     table.add_column("workload", overflow="fold")
     for name in ("serving", "idle", "loading", "unknown", "held", "idle of it", "asleep", "sleeps", "wakes"):
         table.add_column(name, justify="right", no_wrap=True)
-    for label, each, style in _rows(report):
+    for title, each, style in _rows(report):
         hours, share = each["gpu_hours"], each["idle_share"]
         table.add_row(
-            Text(label, style),
+            Text(title, style),
             *(_number(hours[state]) for state in ("serving", "idle_warm", "loading", "unknown")),
             _number(each["gpu_hours_held"]),
             UNKNOWN if share is None else f"{share:.0%}".replace("%", " %"),
@@ -188,7 +73,7 @@ def _rows(report: Document) -> list[tuple[str, Document, str]]:
     """Label, account and style of each row: workloads, namespaces and teams if there are several, and all."""
     spaces = report["namespaces"] if len(report["workloads"]) > len(report["namespaces"]) else []
     spaces = spaces if len(spaces) > 1 else []
-    rows = [(_label(each), each, "") for each in report["workloads"]]
+    rows = [(label(each), each, "") for each in report["workloads"]]
     rows += [(f"all of {each['namespace']}", each, DIM) for each in spaces]
     rows += [(f"team {each['team']}", each, DIM) for each in report["teams"]]
     rows += [("all", report["total"], HEAD)] if len(report["workloads"]) > 1 else []
@@ -200,10 +85,10 @@ def _cost_table(report: Document) -> Table:
     table.add_column("workload", overflow="fold")
     for name in ("spent", "idle", "saved (max)", "saved (peak)", "1M input", "1M output"):
         table.add_column(name, justify="right", no_wrap=True)
-    for label, each, style in _rows(report):
+    for title, each, style in _rows(report):
         tokens = each.get("per_million_tokens", {}).get("cost", {})
         costs = (each["cost_held"], each["cost"]["idle_warm"], each["saved"]["maximum"], each["saved"]["peak"])
-        table.add_row(Text(label, style), *map(_amount, (*costs, tokens.get("prompt"), tokens.get("generation"))))
+        table.add_row(Text(title, style), *map(_amount, (*costs, tokens.get("prompt"), tokens.get("generation"))))
     return table
 
 
@@ -236,7 +121,7 @@ def _shadow_table(rows: Sequence[Document]) -> Table:
     for each in rows:
         shadow = each["shadow"]
         named = ("hours", "gpu_hours_saved", "gpu_hours_added", "queue_minutes", "more_hours", "fewer_hours")
-        table.add_row(Text(_label(each)), *(_number(shadow[name]) for name in named))
+        table.add_row(Text(label(each)), *(_number(shadow[name]) for name in named))
     return table
 
 
@@ -261,11 +146,6 @@ def shadow_sentence(shadow: Document) -> str:
     )
 
 
-def _label(entry: Document) -> str:
-    name = f"{entry['name']}/{entry['trigger']}" if entry["trigger"] else entry["name"]
-    return f"{entry['namespace']}/{name}" if entry["namespace"] else name
-
-
 def _priced(money: float | None) -> str:
     return "" if money is None else f" ({money:,.2f})"
 
@@ -280,3 +160,33 @@ def _amount(value: float | None) -> str:
 
 def _count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def section_tables(sections: Sequence[ReportSection], console: Console | None = None) -> None:
+    """Prints sections of the report."""
+    out = terminal.console(console)
+    for section in sections:
+        out.print()
+        out.print(Text(section.title, HEAD), Text(section.note, DIM))
+        out.print()
+        table = bare_table()
+        for index, name in enumerate(section.columns):
+            is_text = index == 0 or any(len(row[index]) > LONG_CELL for row in section.rows)
+            table.add_column(name, justify="left" if is_text else "right", overflow="fold")
+        for row in section.rows:
+            table.add_row(*(Text(terminal.plain(cell)) for cell in row))
+        out.print(table)
+
+
+LONG_CELL = 24  # characters; a longer cell is text
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on a terminal's standard error; nothing elsewhere. Called with what is read and the share."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("accounts", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)

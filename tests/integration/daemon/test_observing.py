@@ -5,7 +5,7 @@ import signal
 
 import grpc
 
-from scaler.cli.report import build_report as report
+from scaler.report.ledger import build_report as report
 from tests.integration.daemon.test_storyboard import workload
 
 OBSERVED = grpc.StatusCode.FAILED_PRECONDITION

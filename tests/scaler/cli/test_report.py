@@ -6,7 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from scaler.cli.report import build_report, report_tables, shadow_sentence
+from scaler.cli.report.tables import report_tables, shadow_sentence
+from scaler.report.ledger import build_report
 from scaler.workloads.unmatched import UnmatchedGpus, UnmatchedReason
 
 HOUR = 3600.0
