@@ -427,6 +427,16 @@ def replay(
     "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="Token for --prometheus."
 )
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write a self-contained statement.")
+@click.option(
+    "--model", metavar="CONFIG_JSON", type=click.Path(exists=True, dir_okay=False),
+    help="The model's config.json: print its memory on each GPU. Without a workload no server is asked.",
+)  # fmt: skip
+@click.option("--gpu", metavar="NAME", help="GPU that the named workloads run on: rank other GPUs, and MIG slices.")
+@click.option("--gpus", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="More GPUs, as YAML.")
+@click.option("--tensor-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="GPUs per replica.")
+@click.option("--kv-precision", metavar="NAME", help="Of the KV cache, as fp8. Default: the model's.")
+@click.option("--max-model-len", type=click.IntRange(min=1), help="Tokens of a sequence. Default: the model's context.")
+@click.option("--itl", metavar="DURATION", help="SLO of a GPU: time between two tokens.")
 def report(
     workloads: Sequence[str],
     server: str,
@@ -435,37 +445,80 @@ def report(
     since: str,
     bearer_file: str | None,
     html: str | None,
+    model: str | None,
+    gpu: str | None,
+    gpus: str | None,
+    tensor_parallel: int,
+    kv_precision: str | None,
+    max_model_len: int | None,
+    itl: str | None,
 ) -> None:
     """Print GPU-hours by state (serving, idle, loading, asleep) and their cost; how each workload uses its GPUs, and
     what binds it. For workloads with `mode: observe`: what Tidegate would have saved.
+
+    With --model and --gpu: which GPU, which MIG slice and how many replicas would do, and at what cost.
     """
     from .client import Unanswered
+    from .report.advice import AdviceRequest
+    from .report.advice import sections as advise
     from .report.run import BadReportRequest, ReportRequest, collect, span
     from .report.tables import progress_bar, report_tables, section_tables
 
+    if gpu is not None and not workloads:
+        raise click.UsageError("--gpu: name the workloads that run on it")
+    if model is not None and len(workloads) > 1:
+        raise click.UsageError(f"--model: at most one workload, got {len(workloads)}")
+    itl_s = None if itl is None else _duration(itl, "--itl")
+    request = AdviceRequest(model, gpu, gpus, tensor_parallel, kv_precision, max_model_len, itl_s)
     try:
+        if model is not None and not workloads:
+            _print_memory(request, output, html)
+            return
         with progress_bar() as progress:
             if prometheus is None:
                 built = collect(ReportRequest(workloads, server), progress)
             else:
                 built = _report_of_history(workloads, prometheus, since, bearer_file, progress)
+        advice = advise(request, built)
     except (BadReportRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None
     if html is not None:
         from scaler.report.page import page
 
-        Path(html).write_text(page(built, span(built)), encoding="utf-8")
+        Path(html).write_text(page(built, span(built), advice), encoding="utf-8")
     if output == "table":
         from scaler.report.statement import sections
 
         report_tables(built)
-        section_tables(sections(built))
+        section_tables([*sections(built), *advice])
     elif output == "csv":
         from scaler.report.statement import to_csv
 
         click.echo(to_csv(built), nl=False)
     else:
-        _print_document(built, output)
+        _print_document({**built, "advice": [section._asdict() for section in advice]}, output)
+
+
+def _print_memory(request: Any, output: str, html: str | None) -> None:
+    from .report.advice import sections
+    from .report.tables import section_tables
+
+    if html is not None or output == "csv":
+        raise click.UsageError("--html and -o csv: name a workload")
+    advice = sections(request, None)
+    if output == "table":
+        section_tables(advice)
+    else:
+        _print_document({"advice": [section._asdict() for section in advice]}, output)
+
+
+def _duration(text: str, option: str) -> float:
+    from scaler.config.scalars import read_duration
+
+    try:
+        return read_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def _report_of_history(
@@ -475,15 +528,10 @@ def _report_of_history(
     import time
 
     from exporter.model import Credentials
-    from scaler.config.scalars import read_duration
 
     from .report.history import HistoryReportRequest, collect_history
 
-    try:
-        since_s = read_duration(since)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--since") from None
-    access = Credentials(bearer_file=bearer_file)
+    access, since_s = Credentials(bearer_file=bearer_file), _duration(since, "--since")
     return asyncio.run(collect_history(HistoryReportRequest(workloads, url, since_s, time.time(), access), progress))
 
 

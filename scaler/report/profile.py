@@ -13,10 +13,10 @@ Worked example: on average 3 requests wait, 12 run and 1.5 finish per second: 2 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan, nan
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,6 +73,20 @@ class ColdStartSeconds:
     p90: float | None = None
 
 
+class OperatingPoint(NamedTuple):
+    """How a workload runs at one load. Means.
+
+    batch:          requests in an engine, prompts that are read included.
+    prompt, output: tokens of a request.
+    step_s:         seconds between two tokens of a request: by Little's law, requests that run over tokens per second.
+    """
+
+    batch: float
+    prompt: float
+    output: float
+    step_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The usage of one workload.
@@ -80,6 +94,7 @@ class Profile:
     usage:   what was measured.
     seconds: of measured time, decayed; of the quantity that was measured longest.
     since:   POSIX seconds of the first measurement; None if there is none.
+    points:  how it ran at different loads, by rising batch; only a history has them.
     """
 
     workload: WorkloadKey
@@ -87,6 +102,7 @@ class Profile:
     seconds: float
     since: float | None = None
     start: ColdStartSeconds = ColdStartSeconds()
+    points: tuple[OperatingPoint, ...] = ()
 
     def of(self, quantity: Usage) -> Distribution:
         """The distribution of a quantity; all NaN if it was not measured."""
@@ -108,6 +124,11 @@ class Profile:
         """Mean seconds in service; NaN if unknown."""
         return _over(self.of(Usage.RUNNING_ALL).mean, self.of(Usage.REQUESTS).mean)
 
+    @property
+    def point(self) -> OperatingPoint | None:
+        """How it ran on the mean of busy time; None if requests or tokens were not measured."""
+        return _point(*(self.of(usage).busy_mean for usage in _POINT))
+
     def to_document(self) -> dict[str, Any]:
         """Plain JSON-able data; None where something is unknown."""
         return {
@@ -121,6 +142,7 @@ class Profile:
             "service_seconds": _or_none(self.service_s),
             "cold_start_seconds": {"p50": self.start.p50, "p90": self.start.p90},
             "usage": {NAMES[usage]: _document(self.usage[usage]) for usage in self.usage},
+            "operating_points": [point._asdict() for point in self.points],
         }
 
 
@@ -134,6 +156,7 @@ def of_document(document: Mapping[str, Any]) -> Profile:
         document["seconds"],
         document["since"],
         ColdStartSeconds(start.get("p50"), start.get("p90")),
+        tuple(OperatingPoint(**point) for point in document.get("operating_points", ())),
     )
 
 
@@ -151,12 +174,38 @@ def of_histograms(
 def of_moments(workload: WorkloadKey, moments: Sequence[Floats], step_s: float, until: float) -> Profile:
     """The profile of a history: one row of `usage_at` for every `step_s` seconds until `until`, POSIX seconds."""
     usage = UsageHistograms(1)
+    points: tuple[OperatingPoint, ...] = ()
     if moments:
         values = np.stack(moments)
+        points = operating_points(values)
         in_hand = values[:, Usage.RUNNING_ALL] + np.nan_to_num(values[:, Usage.WAITING])
         in_hand = np.where(np.isnan(in_hand), values[:, Usage.WAITING], in_hand)
         usage.add_series(values, busy_of(in_hand, values[:, Usage.ENGINE]), step_s, until)
-    return of_histograms(workload, usage, 0)
+    return replace(of_histograms(workload, usage, 0), points=points)
+
+
+# What an operating point is computed from, in the order of the arguments of `_point`.
+_POINT = (Usage.RUNNING, Usage.RUNNING_ALL, Usage.REQUESTS, Usage.PROMPT, Usage.GENERATED)
+POINTS = 8  # of a history: at least 4 must differ for a fit of three terms (`speed.FEWEST_POINTS`)
+
+
+def operating_points(values: Floats) -> tuple[OperatingPoint, ...]:
+    """How a workload ran at different loads. values: shape (moments, len(Usage)).
+
+    Moments with work are ordered by batch and divided into POINTS groups; a ratio is one of the sums of its group.
+    """
+    used = values[:, _POINT]
+    used = used[np.isfinite(used).all(axis=1) & (used > 0.0).all(axis=1)]
+    ordered = used[np.argsort(used[:, 0], kind="stable")]
+    found = (_point(*group.mean(axis=0).tolist()) for group in np.array_split(ordered, POINTS) if len(group))
+    return tuple(point for point in found if point is not None)
+
+
+def _point(batch: float, running: float, requests: float, prompt: float, generated: float) -> OperatingPoint | None:
+    """batch: requests of one engine. running: of all. The rest: per second, of all."""
+    if not all(each > 0.0 for each in (batch, running, requests, prompt, generated)):  # so too if one is NaN
+        return None
+    return OperatingPoint(batch, prompt / requests, generated / requests, running / generated)
 
 
 def usage_at(engines: Sequence[Samples], gpus: Sequence[Samples], matches: Callable[[PodKey], bool]) -> Floats:

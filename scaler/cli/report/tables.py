@@ -167,7 +167,11 @@ def section_tables(sections: Sequence[ReportSection], console: Console | None = 
     out = terminal.console(console)
     for section in sections:
         out.print()
-        out.print(Text(section.title, HEAD), Text(section.note, DIM))
+        out.print(Text(section.title, HEAD))
+        if section.note:
+            out.print(Text(terminal.plain(section.note), DIM), soft_wrap=not out.is_terminal)
+        if not section.rows:
+            continue
         out.print()
         table = bare_table()
         for index, name in enumerate(section.columns):

@@ -1,0 +1,284 @@
+"""Turns a profile, a config.json and the table of GPUs into advice, as sections of the report. Pure.
+
+- `memory_section`: what a model takes on each GPU model, and what fits beside it.
+- `gpu_section`: each GPU model for a workload: whether it fits, how fast it is there, how many replicas, at what cost.
+- `slice_section`: what a workload would do on MIG slices, and whether to slice.
+
+Every row says what its numbers rest on, or what is missing for one.
+
+Worked example: `gpu_section(profile, deployment, models, prices)` of a workload that was profiled from a Prometheus
+history on an H200 has a row `B200 | fits | 14.1 (10.6 to 19.6) ms | met | 2 (1 to 2) | 13.38 | ...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isnan, nan
+
+import numpy as np
+
+from exporter.model import Floats
+from scaler.policy.prices import PriceList
+from scaler.signals.usage import Usage
+
+from .architecture import Architecture
+from .candidates import GpuOption, RunningWorkload, rank_gpus
+from .gpus import GpuModel
+from .kv_cache import LayerCache, context_bytes, layer_caches
+from .layers import LatentAttention
+from .memory import BATCH_TOKENS, GIB, SEQUENCES, ServingMemory, serving
+from .mig import MigModel
+from .partition import allowed_speeds, compare, plan
+from .profile import P95, OperatingPoint, Profile
+from .slice_speed import GpuActivity, SliceSpeed, SpeedEvidence, predict
+from .speed import MeasuredTime, Prediction
+from .statement import UNKNOWN, ReportSection
+from .weights import count_by_use, resolve_precision, weight_bytes
+from .work import GpuSplit, ModelShape, StepLoad, decode_work
+
+# vLLM's defaults for a step on a GPU of less than 70 GiB, and on an A100 (`EngineArgs`); else those of `memory`.
+SMALL_GPU, SMALL_BATCH_TOKENS, SMALL_SEQUENCES = 70 * GIB, 2048, 256
+WHOLE_GPU = 0.9  # of its memory: a workload that sees less runs on a slice
+# Names of precisions in a config.json, and in `speed.ARITHMETIC`. A method that is not listed is not known there.
+_PRECISIONS = {"bfloat16": "bf16", "float16": "bf16", "bf16": "bf16", "fp16": "bf16"}
+_METHODS = {"fp8": "fp8", "mxfp4": "fp4", "awq": "int4", "gptq": "int4", "nvfp4": "fp4"}
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """How a model is served.
+
+    gpu:             the GPU model that it runs on, as the table or DCGM names it; "" if it does not run yet.
+    tensor_parallel: GPUs of one replica.
+    kv_precision:    of the KV cache; None: the model's.
+    max_model_len:   tokens of a sequence; None: the model's context.
+    objective:       seconds between tokens; None if there is none.
+    """
+
+    model: Architecture
+    gpu: str = ""
+    tensor_parallel: int = 1
+    kv_precision: str | None = None
+    max_model_len: int | None = None
+    objective: float | None = None
+
+
+def memory_section(deployment: Deployment, models: Mapping[str, GpuModel], prices: PriceList) -> ReportSection:
+    """The memory of a model on one GPU of each kind, cheapest first. Raises UnknownArchitecture."""
+    found = []
+    for model in models.values():
+        if model.memory is None:
+            continue
+        memory = _serving(deployment, model)
+        hour = prices.hour(model.name) * deployment.tensor_parallel
+        fits = memory.available is not None and memory.available > 0.0
+        cells = (
+            model.name,
+            f"{model.memory.value / GIB:.0f}",
+            f"{memory.weights.bytes / GIB:.1f}",
+            f"{(memory.fixed - memory.weights.bytes) / GIB:.1f}",
+            f"{max(memory.available or 0.0, 0.0) / GIB:.1f}" if fits else "does not fit",
+            f"{memory.pool.tokens:,}" if fits and memory.pool is not None else UNKNOWN,
+            f"{memory.pool.sequences:.1f}" if fits and memory.pool is not None else UNKNOWN,
+            UNKNOWN if isnan(hour) else f"{hour:,.2f}",
+        )
+        found.append(((not fits, inf if isnan(hour) else hour, model.name), cells))
+    columns = ("GPU", "GiB", "weights", "other", "left for KV", "KV tokens", "full contexts", "price per hour")
+    rows = [cells for _, cells in sorted(found)]
+    return ReportSection(f"Memory of {deployment.model.name} on each GPU", columns, rows, _memory_note(deployment))
+
+
+def _serving(deployment: Deployment, model: GpuModel) -> ServingMemory:
+    """The memory of a replica on a GPU whose memory is known, with vLLM's default sizes of a step there."""
+    size = model.memory.value if model.memory is not None else nan
+    small = size < SMALL_GPU or "A100" in model.name
+    return serving(
+        deployment.model,
+        kv_precision=deployment.kv_precision,
+        tensor_parallel=deployment.tensor_parallel,
+        max_tokens_in_batch=SMALL_BATCH_TOKENS if small else BATCH_TOKENS,
+        max_sequences=SMALL_SEQUENCES if small else SEQUENCES,
+        max_model_len=deployment.max_model_len,
+        gpu_bytes=size,
+    )
+
+
+def _caches(deployment: Deployment) -> list[LayerCache]:
+    return list(
+        layer_caches(deployment.model, kv_precision=deployment.kv_precision, tensor_parallel=deployment.tensor_parallel)
+    )
+
+
+def _memory_note(deployment: Deployment) -> str:
+    caches = _caches(deployment)
+    per_token = context_bytes(caches, 1.0) - context_bytes(caches, 0.0)
+    of = f"On each of {deployment.tensor_parallel} GPUs" if deployment.tensor_parallel > 1 else "On one GPU"
+    left_out = (*deployment.model.unread, *filter(None, (deployment.model.uncounted,)))
+    note = f"{of}, a token takes {per_token:,.0f} bytes of KV cache. Other memory is that of vLLM 0.19."
+    return f"{note} Not counted: {', '.join(left_out)}." if left_out else note
+
+
+def model_shape(model: Architecture, kv_precision: str | None = None) -> ModelShape:
+    """What a step of this model reads and computes, for `work`."""
+    use = count_by_use(model)
+    caches = list(layer_caches(model, kv_precision=kv_precision))
+    per_token = context_bytes(caches, 1.0) - context_bytes(caches, 0.0)
+    return ModelShape(
+        dense=use.dense,
+        routed=use.routed,
+        experts=use.experts,
+        experts_per_token=use.experts_per_token,
+        weight_bytes=weight_bytes(model) / max(use.dense + use.routed, 1),
+        kv_bytes=per_token,
+        kv_is_split=not any(isinstance(layer.mixer, LatentAttention) for layer in model.layers),
+    )
+
+
+def weight_precision(model: Architecture) -> str:
+    """The precision of the weights as `speed` names it; the config's own name if it has none for it."""
+    if model.quantization is not None:
+        return _METHODS.get(model.quantization.method, model.quantization.method)
+    precision = resolve_precision(model, None)
+    return _PRECISIONS.get(precision, precision)
+
+
+def needed_bytes(deployment: Deployment, profile: Profile) -> float:
+    """Bytes that the workload needs on each GPU: the model, and the KV cache of its 95th percentile of requests.
+
+    What an engine holds says nothing: vLLM takes 90 % of any GPU. NaN if its requests or tokens were not measured.
+    """
+    point = profile.point
+    if point is None:
+        return nan
+    running = profile.of(Usage.RUNNING).quantiles[P95]
+    memory = serving(deployment.model, kv_precision=deployment.kv_precision, tensor_parallel=deployment.tensor_parallel)
+    return memory.fixed + max(running, 1.0) * context_bytes(_caches(deployment), point.prompt + point.output)
+
+
+def running_workload(profile: Profile, deployment: Deployment) -> RunningWorkload | str:
+    """The workload as candidates are ranked for it, or what is missing for that."""
+    if profile.point is None:
+        return "no operating point: requests, prompt and generated tokens must be counted (--prometheus has them)"
+    memory = needed_bytes(deployment, profile)
+    if isnan(memory):
+        return "the requests per engine were not measured"
+    shape, split = model_shape(deployment.model, deployment.kv_precision), GpuSplit(deployment.tensor_parallel)
+    return RunningWorkload(
+        device=deployment.gpu,
+        gpus=deployment.tensor_parallel,
+        memory=memory,
+        precision=weight_precision(deployment.model),
+        batch=profile.point.batch,
+        now=_measured(profile.point, shape, split),
+        history=tuple(_measured(point, shape, split) for point in profile.points),
+        tokens=profile.of(Usage.GENERATED).busy_mean,
+        requests=profile.of(Usage.REQUESTS).busy_mean,
+        objective=deployment.objective,
+    )
+
+
+def _measured(point: OperatingPoint, shape: ModelShape, split: GpuSplit) -> MeasuredTime:
+    load = StepLoad(point.batch, point.prompt, point.output)
+    return MeasuredTime(decode_work(shape, load, split), point.step_s)
+
+
+def gpu_section(
+    profile: Profile, deployment: Deployment, models: Mapping[str, GpuModel], prices: PriceList
+) -> ReportSection:
+    """The ranking of GPU models for one workload. Raises UnknownArchitecture."""
+    title = f"GPUs for {profile.workload}"
+    columns = ("GPU", "fits", "ms per token", "SLO", "replicas", "per hour", "per 1M tokens", "evidence")
+    workload = running_workload(profile, deployment)
+    if isinstance(workload, str):
+        return ReportSection(title, columns, (), f"Not known: {workload}.")
+    rows = [_gpu_row(option) for option in rank_gpus(workload, models, prices)]
+    note = (
+        f"At the mean load while it worked: {workload.tokens:,.0f} tokens per second, batch {workload.batch:.1f}, "
+        f"{workload.memory / 1e9:.1f} GB on each GPU. In brackets the band that nine of ten truths were in."
+    )
+    return ReportSection(title, columns, rows, note)
+
+
+def _gpu_row(option: GpuOption) -> tuple[str, ...]:
+    serves, text = option.serving, "; ".join((*option.reasons, *option.evidence))
+    fits = {True: "yes", False: "no", None: UNKNOWN}[option.fits]
+    title = f"{option.gpu} (now)" if option.is_present else option.gpu
+    if serves is None:
+        return (title, fits, *(UNKNOWN,) * 5, text)
+    return (
+        title,
+        fits,
+        _banded(serves.seconds, 1e3, 1),
+        UNKNOWN if serves.objective is None else serves.objective.value,
+        _banded(serves.replicas, 1.0, 0),
+        _banded(serves.cost_per_hour, 1.0, 2),
+        _banded(serves.cost_per_million_tokens, 1.0, 2),
+        text,
+    )
+
+
+def _banded(estimate: Prediction | None, factor: float, digits: int) -> str:
+    """A number with its band: "14.1 (10.6 to 19.6)"; without one if it is measured."""
+    if estimate is None:
+        return UNKNOWN
+    value, low, high = (f"{each * factor:,.{digits}f}" for each in estimate)
+    return value if low == value == high else f"{value} ({low} to {high})"
+
+
+def slice_section(
+    profiles: Sequence[Profile], mig: MigModel, least_speed: float = 0.0, memory: Sequence[float] = ()
+) -> ReportSection:
+    """What workloads that now have a whole GPU of this model each would do on its slices, sharing one GPU.
+
+    least_speed: relative to the whole GPU, that the SLO of each needs. memory: bytes that each needs; by default the
+    most that it held.
+    """
+    needs = memory or [profile.of(Usage.MEMORY).peak for profile in profiles]
+    speeds = [[predict(mig, each, _evidence(profile, mig)) for each in mig.profiles] for profile in profiles]
+    rows = [
+        (str(profile.workload), each.name, _fit(need, each.size), _speed(speed), speed.basis if speed else "not known")
+        for profile, need, found in zip(profiles, needs, speeds, strict=True)
+        for each, speed in zip(mig.profiles, found, strict=True)
+    ]
+    columns = ("workload", "slice", "fits", "speed", "from")
+    allowed = [allowed_speeds(mig, found, need, least_speed) for found, need in zip(speeds, needs, strict=True)]
+    return ReportSection(f"MIG slices of an {mig.name}", columns, rows, _slice_note(profiles, mig, speeds, allowed))
+
+
+def _evidence(profile: Profile, mig: MigModel) -> SpeedEvidence:
+    """The activity on a whole GPU; none if the workload runs on a part of one, or on another GPU."""
+    total = profile.of(Usage.MEMORY_TOTAL).peak
+    if not total >= WHOLE_GPU * mig.whole.size:
+        return SpeedEvidence()
+    engine, sm, dram = (_or_none(profile.of(usage).busy_mean) for usage in (Usage.ENGINE, Usage.SM, Usage.DRAM))
+    return SpeedEvidence(activity=GpuActivity(engine, sm, dram))
+
+
+def _slice_note(
+    profiles: Sequence[Profile],
+    mig: MigModel,
+    speeds: Sequence[Sequence[SliceSpeed | None]],
+    allowed: Sequence[Floats],
+) -> str:
+    best = plan([mig], {mig.name: np.array(allowed)}, [1] * len(profiles))
+    (gpu,) = best.gpus
+    placed = [(profile, row) for profile, row in zip(gpu.profiles, gpu.workloads, strict=True) if row is not None]
+    chosen = [speeds[row][mig.profiles.index(profile)] for profile, row in placed]
+    verdict = compare([each for each in chosen if each is not None], fit=all(best.placed))
+    if not placed:
+        return f"No slice: {verdict.reason}."
+    where = ", ".join(f"{profiles[row].workload} on {profile.name}" for profile, row in placed)
+    return f"Best partition of one GPU: {where}. Verdict: {verdict.choice}; {verdict.reason}."
+
+
+def _fit(need: float, size: int) -> str:
+    return UNKNOWN if isnan(need) else "yes" if need <= size else "no"
+
+
+def _speed(speed: SliceSpeed | None) -> str:
+    return UNKNOWN if speed is None else _banded(Prediction(speed.value, speed.low, speed.high), 1.0, 2)
+
+
+def _or_none(value: float) -> float | None:
+    return None if isnan(value) else value
