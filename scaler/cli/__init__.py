@@ -422,7 +422,7 @@ def replay(
     help="Format.",
 )  # fmt: skip
 @click.option("--prometheus", metavar="URL", help="Read this server's history, not a daemon.")
-@click.option("--since", default="30d", show_default=True, help="Length of the history; a daemon has all of its own.")
+@click.option("--since", metavar="DURATION", help="Length of the history. Default: 30d.")
 @click.option(
     "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="Token for --prometheus."
 )
@@ -442,7 +442,7 @@ def report(
     server: str,
     output: str,
     prometheus: str | None,
-    since: str,
+    since: str | None,
     bearer_file: str | None,
     html: str | None,
     model: str | None,
@@ -464,6 +464,8 @@ def report(
     from .report.run import BadReportRequest, ReportRequest, collect, span
     from .report.tables import progress_bar, report_tables, section_tables
 
+    if prometheus is None and since is not None:
+        raise click.UsageError("--since: needs --prometheus; a daemon reports all of its own time")
     if gpu is not None and not workloads:
         raise click.UsageError("--gpu: name the workloads that run on it")
     if model is not None and len(workloads) > 1:
@@ -478,7 +480,7 @@ def report(
             if prometheus is None:
                 built = collect(ReportRequest(workloads, server), progress)
             else:
-                built = _report_of_history(workloads, prometheus, since, bearer_file, progress)
+                built = _report_of_history(workloads, prometheus, since or "30d", bearer_file, progress)
         advice = advise(request, built)
     except (BadReportRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None

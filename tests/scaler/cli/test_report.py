@@ -105,6 +105,14 @@ def test_unreachable_daemon_is_an_error_with_a_hint(tidegate, tmp_path):
     assert "port-forward" in done.stderr
 
 
+def test_time_of_a_daemon_cannot_be_chosen(tidegate):
+    done = tidegate("report", "--since", "7d")
+    assert done.returncode == 2
+    assert "--since: needs --prometheus" in done.stderr
+    done = tidegate("report", "--since", "long", "--prometheus", "http://127.0.0.1:1")
+    assert (done.returncode, "--since" in done.stderr) == (2, True)
+
+
 def test_gpus_without_a_workload_are_reported_with_their_remedy():
     gpus = UnmatchedGpus(UnmatchedReason.NO_POD, 17, ("ai/gone",), 1, "the cluster has no such pod")
     report = {**build_report(accounts(entry("chat", serving=3))), "gpus_unmatched": [gpus.to_document()]}
