@@ -428,11 +428,10 @@ def replay(
 )
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write a self-contained statement.")
 @click.option(
-    "--model", metavar="CONFIG_JSON", type=click.Path(exists=True, dir_okay=False),
-    help="The model's config.json: print its memory on each GPU. Without a workload no server is asked.",
-)  # fmt: skip
+    "--model", metavar="FILE", help="The model's config.json: print its memory on each GPU. Alone it asks no server."
+)
 @click.option("--gpu", metavar="NAME", help="GPU that the named workloads run on: rank other GPUs, and MIG slices.")
-@click.option("--gpus", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="More GPUs, as YAML.")
+@click.option("--gpus", metavar="FILE", help="More GPUs, as YAML.")
 @click.option("--tensor-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="GPUs per replica.")
 @click.option("--kv-precision", metavar="NAME", help="Of the KV cache, as fp8. Default: the model's.")
 @click.option("--max-model-len", type=click.IntRange(min=1), help="Tokens of a sequence. Default: the model's context.")
@@ -480,7 +479,10 @@ def report(
             if prometheus is None:
                 built = collect(ReportRequest(workloads, server), progress)
             else:
-                built = _report_of_history(workloads, prometheus, since or "30d", bearer_file, progress)
+                from .report.history import read_history
+
+                since_s = _duration(since or "30d", "--since")
+                built = read_history(workloads, prometheus, since_s, bearer_file, progress)
         advice = advise(request, built)
     except (BadReportRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None
@@ -521,20 +523,6 @@ def _duration(text: str, option: str) -> float:
         return read_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from None
-
-
-def _report_of_history(
-    workloads: Sequence[str], url: str, since: str, bearer_file: str | None, progress: Any
-) -> dict[str, Any]:
-    import asyncio
-    import time
-
-    from exporter.model import Credentials
-
-    from .report.history import HistoryReportRequest, collect_history
-
-    access, since_s = Credentials(bearer_file=bearer_file), _duration(since, "--since")
-    return asyncio.run(collect_history(HistoryReportRequest(workloads, url, since_s, time.time(), access), progress))
 
 
 @main.command(short_help="Explain the replica count of a workload.")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,6 +89,14 @@ class _Server:
         if isinstance(found, Failure):
             raise self.error(found.detail)
         return found
+
+
+def read_history(
+    names: Sequence[str], url: str, since_s: float, bearer_file: str | None, progress: Progress
+) -> dict[str, Any]:
+    """The report of the last `since_s` seconds. Raises BadReportRequest."""
+    request = HistoryReportRequest(names, url, since_s, time.time(), Credentials(bearer_file=bearer_file))
+    return asyncio.run(collect_history(request, progress))
 
 
 async def collect_history(request: HistoryReportRequest, progress: Progress) -> dict[str, Any]:

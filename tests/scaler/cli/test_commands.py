@@ -214,6 +214,7 @@ class TestServer:
                     "nodes": None,
                     "workloads": [],
                     "gpus_unmatched": [],
+                    "profiles": [],
                 }
                 body = json.dumps(document).encode()
                 self.send_response(200)
