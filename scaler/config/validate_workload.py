@@ -99,7 +99,7 @@ def group_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
             groups.setdefault((workload.namespace, workload.group), []).append(index)
     for members in groups.values():
         yield from _group(workloads, members)
-    yield from _same_queue(workloads)
+    yield from same_queue_faults(workloads)
 
 
 def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
@@ -327,7 +327,7 @@ def _circle(workloads: Sequence[Workload], first: dict[str, int], role: str) -> 
     return path if at == role and len(path) > 1 else []
 
 
-def _same_queue(workloads: Sequence[Workload]) -> Iterator[Fault]:
+def same_queue_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
     """Workloads that count the same queue of the same gateway without a common group: each counts all of it."""
     first: dict[tuple[object, str], list[int]] = {}
     for index, workload in enumerate(workloads):

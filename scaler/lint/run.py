@@ -30,7 +30,8 @@ from .autoscalers import LintContext, build_context
 from .checks import hpa, keys, pods, queries, replicas
 from .findings import locate, read_silenced
 from .objects import PROMETHEUS, LintObject, LintWorkload, is_prometheus, objects_in, value_of, workload_of
-from .triggers import LARGEST_BYTES, is_manifest, trigger_findings
+from .queues import QueueReader, shared_queues
+from .triggers import LARGEST_BYTES, TriggerReport, check_triggers, is_manifest
 
 STDIN = "-"
 ALL_WORKLOADS = "all workloads"
@@ -196,16 +197,32 @@ def lint_objects(
     context = build_context(objects, config, live=live)
     problems: list[Problem] = []
     skipped = 0
-    for obj in objects:
-        of_triggers = trigger_findings(obj.value, config, now)
-        skipped += of_triggers is None and not obj.kind
+    reports = [check_triggers(obj.value, config, now) for obj in objects]
+    shared = shared_queues(config, _queue_readers(objects, reports, context))
+    for obj, report in zip(objects, reports, strict=True):
+        skipped += report is None and not obj.kind
         silenced, faults = read_silenced(obj.value)
         problems += [
             locate(obj.value, obj.file, finding)
-            for finding in (*(of_triggers or ()), *_rule_findings(obj, context), *faults)
+            for finding in (
+                *(report.findings if report is not None else ()),
+                *shared.get(obj, ()),
+                *_rule_findings(obj, context),
+                *faults,
+            )
             if finding.rule is None or finding.rule.id not in silenced | ignored
         ]
     return LintResult(problems, skipped)
+
+
+def _queue_readers(
+    objects: Sequence[LintObject], reports: Sequence[TriggerReport | None], context: LintContext
+) -> Iterator[QueueReader]:
+    """The workloads that the objects define. A controller copies annotations into the objects that it makes."""
+    for obj, report in zip(objects, reports, strict=True):
+        target = workload_of(obj)
+        if report is not None and (target is None or not context.inherits(target)):
+            yield from (QueueReader(obj, *defined) for defined in report.workloads)
 
 
 def override_lines(config: Config, now: float) -> dict[str, list[str]]:

@@ -15,7 +15,8 @@ is one error, `scaledobject.yaml:9:15: spec.triggers.0.metadata.engine: must be 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from exporter.kubernetes.decode_autoscaling import PAUSED as PAUSED_KEY
 from exporter.kubernetes.objects import Ref, ScaledObject, ScaledObjectTrigger
@@ -39,7 +40,15 @@ from scaler.config.yaml import DocumentValue
 from scaler.policy.overrides import OverrideError, read_brake
 from scaler.workloads import triggers
 from scaler.workloads.registry import name_in_use
-from scaler.workloads.triggers import ExternalTrigger, TriggerContext, WorkloadSource, make, parse_triggers, too_many
+from scaler.workloads.triggers import (
+    ExternalTrigger,
+    TriggerContext,
+    WorkloadResult,
+    WorkloadSource,
+    make,
+    parse_triggers,
+    too_many,
+)
 
 from .findings import from_trigger_problem
 
@@ -61,13 +70,27 @@ _DEFAULT_COOLDOWN_S, _DEFAULT_POLLING_S = 300, 30
 _SHORT_COOLDOWN_S = 60  # one or two polls; the examples have 30
 
 
+class DefinedWorkload(NamedTuple):
+    """A workload that an object defines. gateway: the object's key that names its gateway."""
+
+    workload: TriggerWorkload
+    gateway: Loc
+
+
+class TriggerReport(NamedTuple):
+    """What an object's triggers and annotations define, and what is wrong with them."""
+
+    findings: list[Finding]
+    workloads: list[DefinedWorkload]
+
+
 def is_manifest(text: str) -> bool:
     """Whether a text is a Kubernetes manifest: a configuration of Tidegate has no apiVersion."""
     return _VERSION_KEY.search(text) is not None and _KIND_KEY.search(text) is not None
 
 
-def trigger_findings(obj: DocumentValue, config: Config | None, now: float | None) -> list[Finding] | None:
-    """Findings about an object's triggers and annotations; None if it has none for Tidegate.
+def check_triggers(obj: DocumentValue, config: Config | None, now: float | None) -> TriggerReport | None:
+    """Checks an object's triggers and annotations; None if it has none for Tidegate.
 
     config: of the daemon that will read it; None assumes the defaults. now: POSIX seconds; None skips expired brakes.
     """
@@ -76,15 +99,20 @@ def trigger_findings(obj: DocumentValue, config: Config | None, now: float | Non
     annotations, of_pods = _annotations(obj, _ANNOTATIONS), _annotations(obj, _TEMPLATE)
     brake = annotations.pop(ANNOTATION + BRAKE, None)
     annotations.pop(ANNOTATION + CHECK_IGNORE, None)
-    findings = _scaled_findings(obj, config) if is_scaled else None
-    if findings is None:
+    report = _check_scaled(obj, config) if is_scaled else None
+    if report is None:
         if not annotations and not of_pods and brake is None:
             return None
-        findings = []
+        report = TriggerReport([], [])
+    findings = report.findings
     if brake is not None:
         findings += _brake(brake, is_scaled or kind in ANNOTATED, now)
     if annotations and kind in ANNOTATED:
-        findings += _workload_annotations(obj, annotations, config)
+        result = _read_annotations(obj, annotations, config)
+        findings += _non_strings(annotations, _ANNOTATIONS)
+        findings += _annotation_findings(result.problems)
+        if result.workload is not None:
+            report.workloads.append(DefinedWorkload(result.workload, (*_ANNOTATIONS, f"{ANNOTATION}gateway")))
     elif annotations:
         first = next(iter(annotations))
         if is_scaled and (meant := did_you_mean(first.removeprefix(ANNOTATION).lower(), ASIDES)):
@@ -98,7 +126,7 @@ def trigger_findings(obj: DocumentValue, config: Config | None, now: float | Non
     if of_pods:
         message = f"is not read on pods: annotate the {kind} itself"
         findings.append(Finding((*_TEMPLATE, next(iter(of_pods))), message, rule=ANNOTATION_NOT_READ))
-    return findings
+    return report
 
 
 def _brake(brake: DocumentValue, is_read: bool, now: float | None) -> Iterator[Finding]:
@@ -118,15 +146,17 @@ def _brake(brake: DocumentValue, is_read: bool, now: float | None) -> Iterator[F
     yield from brake_findings(at, parsed, now)
 
 
-def _workload_annotations(
+def _read_annotations(
     obj: DocumentValue, annotations: dict[str, DocumentValue], config: Config | None
-) -> Iterator[Finding]:
-    yield from _non_strings(annotations, _ANNOTATIONS)
+) -> WorkloadResult:
     texts = {key.removeprefix(ANNOTATION): value.text for key, value in annotations.items() if value.text is not None}
     name, namespace = obj.read("metadata", "name"), obj.read("metadata", "namespace") or "default"
     ref = Ref(namespace, obj.read("kind"), name)
-    result = make(WorkloadSource(WorkloadKey(namespace, name), ref, "annotations"), texts, _bounds, _assumed(config))
-    for problem in result.problems:
+    return make(WorkloadSource(WorkloadKey(namespace, name), ref, "annotations"), texts, _bounds, _assumed(config))
+
+
+def _annotation_findings(problems: Iterable[TriggerProblem]) -> Iterator[Finding]:
+    for problem in problems:
         holder, _, key = problem.key.partition(".")
         # The object is its own target: the name of the target is the object's.
         loc = {"object": ("metadata", key), "spec": ("metadata", "name")}.get(holder, (*_ANNOTATIONS, problem.key))
@@ -162,21 +192,21 @@ def _non_strings(values: Mapping[str, DocumentValue], at: Loc) -> Iterator[Findi
             yield Finding((*at, key), "must be a string: put it in quotes", value.text)
 
 
-def _scaled_findings(obj: DocumentValue, config: Config | None) -> list[Finding] | None:
-    """Findings about a ScaledObject or ScaledJob; None if it has no trigger for Tidegate."""
+def _check_scaled(obj: DocumentValue, config: Config | None) -> TriggerReport | None:
+    """Checks a ScaledObject or ScaledJob; None if it has no trigger for Tidegate."""
     scaled = _scaled_object(obj)
     ours = [trigger for trigger in parse_triggers(scaled, _environment(scaled, config)) if trigger.is_for_us]
     if not ours:
         return None
     findings: list[Finding] = []
-    keys: set[WorkloadKey] = set()
+    workloads: dict[WorkloadKey, DefinedWorkload] = {}
     for trigger in ours:
         at: Loc = ("spec", "triggers", trigger.position)
         findings += _connection(obj.items("spec", "triggers")[trigger.position], at)
         problems, outcome = trigger.verdict.problems, trigger.verdict.outcome
         if isinstance(outcome, TriggerWorkload):
-            problems = (name_in_use(outcome, scaled),) if outcome.key in keys else problems
-            keys.add(outcome.key)
+            problems = (name_in_use(outcome, scaled),) if outcome.key in workloads else problems
+            workloads.setdefault(outcome.key, DefinedWorkload(outcome, (*at, "metadata", "gateway")))
         findings += (_with_default(from_trigger_problem(problem, _loc(problem, at)), obj) for problem in problems)
         findings += _polling(trigger, at, scaled)
     if (problem := too_many(scaled)) is not None:
@@ -188,7 +218,8 @@ def _scaled_findings(obj: DocumentValue, config: Config | None) -> list[Finding]
     sleepers = [workload for trigger in ours if (workload := _sleeper(trigger, scaled)) is not None]
     if sleepers:
         findings += _cooldown(obj, max(workload.constant_keep_warm for workload in sleepers))
-    return list(dict.fromkeys(findings))  # wrong counts are reported for each trigger
+    # Wrong counts are reported for each trigger.
+    return TriggerReport(list(dict.fromkeys(findings)), list(workloads.values()))
 
 
 def _scaled_object(obj: DocumentValue) -> ScaledObject:

@@ -127,3 +127,32 @@ def test_inherited_annotations_are_not_reported_twice(rules_of):
     child = owner.replace("kind: Deployment", "kind: StatefulSet").replace(engine, f"{engine}, {refs}")
     assert rules_of(f"{owner}---\n{child}") == rules_of(owner)
     assert rules_of(child) == rules_of(owner)  # the owner is not in the run
+
+
+QUEUE = "shows the same queue as that of ai/chat without a common group: each counts all of it"
+
+
+@pytest.mark.parametrize(("keys", "is_shared"), [
+    ("gateway: epp", True), ("gateway: epp, model: m", True), ("gateway: other", False), ("engine: vllm", False),
+])  # fmt: skip
+def test_second_workload_of_one_queue_is_reported(keys, is_shared, lint):
+    one, two = scaled("gateway: epp"), scaled(keys, name="code").replace("Ref: {name: chat", "Ref: {name: code")
+    expected = [f"1.yaml:11:79: warning TG087: spec.triggers.0.metadata.gateway: {QUEUE}"] if is_shared else []
+    assert [line.partition(". Give")[0] for line in lint(one, two)] == expected
+    assert len(lint(two, one)) == len(expected)
+
+
+def test_queue_of_annotations_is_that_of_triggers(lint):
+    annotated = deployed(annotations="tidegate.dev/gateway: epp").replace("name: chat", "name: code")
+    (line,) = lint(annotated, scaled("gateway: epp"))
+    assert line.startswith(f"0.yaml:3:53: warning TG087: metadata.annotations.tidegate.dev/gateway: {QUEUE}")
+
+
+def test_one_workload_in_two_objects_shares_no_queue(rules_of):
+    owner = deployed(annotations="tidegate.dev/gateway: epp")
+    child = owner.replace("apps/v1\nkind: Deployment", "argoproj.io/v1alpha1\nkind: Rollout").replace(
+        "name: chat,", "name: made, ownerReferences: [{kind: Deployment, name: chat}],"
+    )
+    assert rules_of(f"{owner}---\n{child}") == []
+    assert rules_of(f"{owner}---\n{child.replace('ownerReferences', 'others')}") == ["TG087"]
+    assert rules_of(f"{scaled('gateway: epp')}---\n{scaled('gateway: epp')}") == []

@@ -137,6 +137,9 @@ def test_trigger_at_another_address_is_recognised_by_its_keys_by_both(keys, expe
     scaled(trigger(engine="vllm", gateway="llm-d")),
     scaled(trigger(engine="vllm", gateway="llm-d", gateway_port="9")),
     scaled(trigger(engine="vllm", gateway="epp", keep_warm="1s"), minReplicaCount=0),
+    scaled(trigger(gateway="epp"), trigger(gateway="epp", model="m", name="decode")),  # both count one queue
+    scaled(trigger(gateway="epp", model="m"), trigger(gateway="epp", model="7", name="decode")),
+    scaled(trigger(gateway="llm-d", model="m"), trigger(gateway="llm-d", model="m", keep_warm="5m", name="decode")),
     scaled(trigger(engine="vllm", model="m" * 2000)),
     scaled(trigger(engine="vllm", **{f"key{number}": "" for number in range(100)})),
     scaled(trigger(engine="vllm", portFromEnv="PORT")),
