@@ -313,8 +313,6 @@ def demo(duration: float, speed: float, seed: int, port: int | None, output: str
     """Watch the whole control loop on this machine: simulated inference servers and GPUs under a varying load, the real
     daemon, and a stand-in for KEDA and the HPA that calls it over gRPC.
     """
-    from .demo.run import DemoRequest, PortInUse, play
-
     if port is not None and not 0 <= port <= LAST_PORT:
         click.echo(f"Error: --port: must be from 0 to {LAST_PORT}, got {port}", err=True)
         sys.exit(EX_USAGE)
@@ -322,6 +320,8 @@ def demo(duration: float, speed: float, seed: int, port: int | None, output: str
         raise click.BadParameter(f"must be above 0, got {speed:g}", param_hint="--speed")
     if duration < 0:
         raise click.BadParameter(f"must be at least 0, got {duration:g}", param_hint="--duration")
+    from .demo.run import DemoRequest, PortInUse, play
+
     try:
         problems = play(
             DemoRequest(
