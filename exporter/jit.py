@@ -63,6 +63,7 @@ def kernel(signature: Any, **options: Any) -> Callable[[Function], Function]:
 
 def lazy_kernel(function: Function, **options: Any) -> Any:
     """Compiles a function at its first call, without the GIL, or takes it from the cache. options: of `njit`."""
+    options["no_cfunc_wrapper"] = True  # nothing in C calls it
     dispatcher = njit(nogil=True, **options)(function)
     with suppress(Exception):  # no directory for a cache
         dispatcher._cache = _Cache(function)  # noqa: SLF001 - enable_caching() takes no cache of another class

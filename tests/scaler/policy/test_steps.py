@@ -16,7 +16,7 @@ BAND = st.floats(0.0, 2.0)
 
 
 def steps(demand, current, band):
-    return policy_demand.steps.py_func(float(demand), float(current), band)
+    return policy_demand.steps(float(demand), float(current), band)
 
 
 @pytest.mark.parametrize(
