@@ -18,6 +18,18 @@ from exporter.textformat import parse
 # Set in CI, where the tools must be installed: a missing one fails the test instead of skipping it.
 REQUIRE_TOOLS = "TIDEGATE_REQUIRE_TOOLS"
 
+# Files of the longest duration. A worker has each file as a whole.
+BEGIN_FIRST = frozenset({
+    "tests/dashboards/test_queries.py",
+    "tests/integration/cluster/test_replicas.py",
+    "tests/integration/storyboards/test_races.py",
+    "tests/integration/storyboards/test_scenarios.py",
+    "tests/scaler/cli/demo/test_play.py",
+    "tests/scaler/cli/test_commands.py",
+    "tests/scaler/replay/test_tidegate_baseline.py",
+    "tests/scaler/replay/test_walk.py",
+})  # fmt: skip
+
 # A slow machine must not fail a test. CI draws the same examples every time; other machines draw new ones.
 settings.register_profile(
     "tidegate",
@@ -42,10 +54,16 @@ def pytest_collection():
 
 def pytest_collection_modifyitems(config, items):
     """Mixes the files for the workers, so that some wait for processes while others compute. By name, a worker would
-    meet all tests that wait at once; by number of tests, as xdist orders them, the two cores would idle at the end.
+    meet all tests that wait at once; by number of tests, as xdist orders them, the two cores would idle at the end, as
+    they would if a long file began last.
     """
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
+        items.sort(key=turn)
+
+
+def turn(item):
+    file = item.nodeid.partition("::")[0]
+    return file not in BEGIN_FIRST, zlib.crc32(file.encode())
 
 
 def pytest_terminal_summary(terminalreporter):
