@@ -54,7 +54,7 @@ async def reaches(port, credentials, host):
     async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options=options) as channel:
         ask = channel.unary_unary("/externalscaler.ExternalScaler/IsActive")
         try:
-            await ask(b"", timeout=10)
+            await ask(b"", timeout=60)
         except grpc.aio.AioRpcError as error:
             return error.code() is grpc.StatusCode.UNIMPLEMENTED  # it was admitted, and there is no servicer here
 

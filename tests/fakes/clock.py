@@ -2,7 +2,7 @@
 
 import asyncio
 
-PATIENCE_S = 30.0  # never reached: only shows which await hung
+PATIENCE_S = 60.0  # never reached: only shows which await hung
 
 
 class Turn:

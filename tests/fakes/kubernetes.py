@@ -26,7 +26,7 @@ from exporter.kubernetes.resources import CHECKED, RESOURCES, Resource
 
 from .objects import listed, partly, status_object
 
-PATIENCE_S = 20.0  # never reached: only shows which await hung
+PATIENCE_S = 60.0  # never reached: only shows which await hung
 PARTIAL = "as=PartialObjectMetadata"
 
 

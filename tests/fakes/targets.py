@@ -18,7 +18,7 @@ from itertools import count
 
 from aiohttp import web
 
-PATIENCE_S = 20.0  # never reached: only shows which call hung
+PATIENCE_S = 60.0  # never reached: only shows which call hung
 
 
 @dataclass

@@ -12,7 +12,7 @@ from exporter.event_loop import run
 from exporter.model import Role, Target, WorkloadKey
 
 CHAT = WorkloadKey("ai", "chat")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 KEEP_S = 15.0
 
 

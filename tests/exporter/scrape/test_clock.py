@@ -21,7 +21,7 @@ def test_time_never_goes_back():
 async def test_fast_clock_wakes_a_sleeper_when_its_time_has_passed():
     clock = FastClock(speed=1000.0)
     before = clock.now()
-    async with asyncio.timeout(20.0):  # of wall time
+    async with asyncio.timeout(60.0):  # of wall time
         await clock.sleep(60.0)
     assert 60.0 <= clock.now() - before <= 60.0 + FastClock.STEP_S
 
@@ -53,7 +53,7 @@ async def test_fast_clock_wakes_sleepers_in_the_order_of_their_times():
 
 
 async def test_past_sleep_does_not_wait():
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(60.0):
         await WallClock().sleep(-1e9)
 
 

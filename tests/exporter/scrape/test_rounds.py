@@ -282,7 +282,7 @@ async def test_cancelled_loop_leaves_no_task_and_no_connection(running, clock, s
     await served.turn.until(lambda: served.in_flight == 0)  # the server noticed the closed connection
     await http.close()
     left = asyncio.all_tasks() - before
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(60.0):
         await asyncio.gather(*left, return_exceptions=True)  # tasks of the server, which end with their connections
     assert not [task for task in left if task.get_name().startswith(("scrape", "discovery", "deadline"))]
 

@@ -42,9 +42,14 @@ async def test_brake_on_the_deployment_expires(tenant, page, tidegate):
     tenant.deployment("chat", page.vllm(waiting=0, running=5), pods=1)
     tenant.scaled_object("chat", minimum=1, maximum=8, engine="vllm")
     await tidegate.until(lambda entry: entry["replicas"] == 1, tenant.name, "chat")
-    line = f"floor 5 until {written(time.time() + 5)}"  # a busy machine may read it a second late
-    tenant.put(objects.deployment("chat", tenant.name, replicas=1, annotations={"tidegate.dev/brake": line}))
+
+    def floor(seconds):
+        line = f"floor 5 until {written(time.time() + seconds)}"
+        tenant.put(objects.deployment("chat", tenant.name, replicas=1, annotations={"tidegate.dev/brake": line}))
+
+    floor(3600)
     await tidegate.until(lambda entry: (entry["replicas"], entry["reason"]) == (5, "frozen"), tenant.name, "chat")
+    floor(2)
     entry = await tidegate.until(lambda entry: entry["reason"] != "frozen", tenant.name, "chat")
     assert entry["evidence"]["brake"] is None
 

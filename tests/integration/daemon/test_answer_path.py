@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 STUCK = str(Path(__file__).with_name("stuck.py"))
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from exporter.catalog import Reader
 from scaler.engine.loop import ControlLoop
 from scaler.signals.latest import LatestSamples
 
-SOON_S = 30.0
+SOON_S = 60.0
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 WORKLOAD = """\
   - {{namespace: ai, name: {name}, engine: vllm, smoothing: {{up: 0s, down: 0.3s}}, replicas: {{min: 0, max: 8}},

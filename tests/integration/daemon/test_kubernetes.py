@@ -15,7 +15,7 @@ from scaler.config import parse
 from scaler.daemon import Daemon
 from tests.fakes.kubernetes import serving, write_kubeconfig
 
-SOON_S = 30.0
+SOON_S = 60.0
 LISTEN = 'listen: {http: "127.0.0.1:0", grpc: "127.0.0.1:0"}\n'
 
 

@@ -3,15 +3,15 @@
 import asyncio
 import os
 
-SOON_S = 20.0
+SOON_S = 60.0
 NAMES = 64
-# As long as glibc tries: a process that waits for its look-ups at exit exceeds the fixture's timeout and is killed.
+# Longer than any test waits: a process that waits for its look-ups at exit exceeds the fixture's timeout and is killed.
 HANGING = """
 import socket, threading
 resolved = socket.getaddrinfo
 def getaddrinfo(host, *rest, **more):
     if str(host).endswith(".hangs.test"):
-        threading.Event().wait(60.0)
+        threading.Event().wait(600.0)
     return resolved(host, *rest, **more)
 socket.getaddrinfo = getaddrinfo
 """

@@ -15,7 +15,7 @@ GONE = 'vllm:num_requests_waiting{model_name="m",engine="1"}'
 async def until_checkpoint(directory):
     """Wait for a checkpoint that was begun after now: the second from now."""
     before = _newest(directory)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60.0):
         while _newest(directory) < before + 2:  # noqa: ASYNC110 - the files of another process
             await asyncio.sleep(0.05)
 

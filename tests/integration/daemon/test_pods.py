@@ -14,7 +14,7 @@ from scaler.daemon import Daemon
 from tests.fakes import objects
 from tests.fakes.kubernetes import serving, write_kubeconfig
 
-SOON_S = 30.0
+SOON_S = 60.0
 CONFIG = """
 listen:
   http: 127.0.0.1:0

@@ -10,7 +10,7 @@ import pytest
 from scaler.engine.checkpoint_format import FORMAT
 from scaler.engine.checkpoint_store import Directory
 
-SOON_S = 20.0
+SOON_S = 60.0
 HOLD = "300s"  # longer than a start
 
 

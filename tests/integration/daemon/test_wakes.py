@@ -5,9 +5,9 @@ import asyncio
 from exporter.model import ReplicaCount
 from tests.fakes.waiting import until_scraped
 
-SOON_S = 20.0  # the interval is three times as long
+SOON_S = 60.0  # the interval is five times as long
 CONFIG = """\
-scrape: {{interval: 60s, wake_interval: 100ms}}
+scrape: {{interval: 5m, wake_interval: 100ms}}
 tick: 0.1s
 workloads:
   - {{namespace: ai, name: chat, replicas: {{min: 0, max: 8}}, gateway: {{url: "{chat}", kind: epp}}}}

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 from redis import Redis, RedisError
 
-PATIENCE_S = 30.0  # never reached: only shows what hung
+PATIENCE_S = 60.0  # never reached: only shows what hung
 
 
 class Prometheus:

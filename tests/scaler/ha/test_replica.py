@@ -12,7 +12,7 @@ from scaler.config import Address, Peers
 from scaler.engine.publisher import Publisher
 from scaler.ha.replica import LISTEN_S, HaRole, Replica
 
-PATIENCE_S = 20.0  # never waited for: only says which await hung
+PATIENCE_S = 60.0  # never waited for: only says which await hung
 
 
 @pytest.fixture

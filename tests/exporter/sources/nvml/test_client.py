@@ -8,7 +8,7 @@ import pytest
 from exporter.model import Failure, FailureKind, Samples
 from exporter.sources.nvml import Nvml
 
-PATIENCE_S = 20.0  # never waited for: only says which await hung
+PATIENCE_S = 60.0  # never waited for: only says which await hung
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from scaler.api.keda.servicer import METRIC
 from scaler.model import Decision, Evidence, Reason
 
 CHAT = WorkloadKey("team-a", "chat")
-PATIENCE_S = 20  # never waited for: only says which await hung
+PATIENCE_S = 60.0  # never waited for: only says which await hung
 
 
 class Board:

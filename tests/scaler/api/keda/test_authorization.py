@@ -24,7 +24,7 @@ OBSERVED = Workload(
     namespace="ai", name="observed", engine="vllm", pods=Endpoint(dns="observed.ai.svc"), mode="observe"
 )
 CONFIG = Config(kubernetes=Kubernetes(), workloads=(OBSERVED,))
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 
 
 class Front:

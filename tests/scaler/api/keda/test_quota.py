@@ -20,7 +20,7 @@ from scaler.workloads import take
 from scaler.workloads.caller_check import MOST_BYTES
 from tests.scaler.workloads.objects import scaled, trigger
 
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 IS_ACTIVE = "/externalscaler.ExternalScaler/IsActive"
 
 

@@ -18,7 +18,7 @@ async def listen(keda):
     """Opens StreamIsActive; `await stream.read()` is the next push."""
 
     def opened(ref=None):
-        return keda.stub.StreamIsActive(ref or keda.ref(), timeout=20)
+        return keda.stub.StreamIsActive(ref or keda.ref(), timeout=60)
 
     return opened
 
@@ -89,7 +89,7 @@ async def test_disconnected_client_leaves_no_task_behind(board, keda, listen):
     for stream in streams:
         stream.cancel()
     await board.until()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60.0):
         while len(asyncio.all_tasks()) > len(before):
             await asyncio.wait(asyncio.all_tasks() - before, return_when=asyncio.FIRST_COMPLETED)
     assert [call[:2] for call in keda.observed if call[0] == "StreamIsActive"] == [("StreamIsActive", "CANCELLED")] * 20
@@ -104,7 +104,7 @@ async def test_two_streams_of_one_workload_both_get_the_push(board, listen):
 
 
 async def test_stream_of_metric_specs_sends_them_once_and_ends_with_the_server(keda):
-    stream = keda.stub.StreamMetricSpec(keda.ref(wrokload="chat"), timeout=20)
+    stream = keda.stub.StreamMetricSpec(keda.ref(wrokload="chat"), timeout=60)
     assert await stream.read() == await keda.stub.GetMetricSpec(keda.ref())
     await keda.server.drain(20)
     assert await stream.read() is grpc.aio.EOF
@@ -129,7 +129,7 @@ async def test_push_in_progress_arrives_before_the_shutdown_ends_its_stream(boar
     await board.until(None)
     board.decide(1)
     # The stream wakes before the drain's second step: its message is on its way when the streams are ended.
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60.0):
         await keda.server.drain(60)  # a call that cannot finish would use the whole grace period
     assert await pushed(stream) is True
     assert await stream.read() is grpc.aio.EOF
@@ -145,7 +145,7 @@ async def test_streams_that_open_during_a_shutdown_do_not_delay_it(board, keda, 
     board.put(CHAT, None)
     streams = [listen() for _ in range(200)]
     ends = [asyncio.create_task(end(stream)) for stream in streams]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60.0):
         while not board.listening:
             await board.turn.wait()
         await keda.server.drain(60)

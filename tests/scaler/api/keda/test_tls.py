@@ -65,7 +65,7 @@ async def serve(board, secret):
             options = [("grpc.use_local_subchannel_pool", 1)]
             async with grpc.aio.secure_channel(f"localhost:{port}", credentials, options) as channel:
                 response = ExternalScalerStub(channel).IsActive(
-                    ScaledObjectRef(name="chat", namespace="team-a"), timeout=20
+                    ScaledObjectRef(name="chat", namespace="team-a"), timeout=60
                 )
                 return (await response.code()).name
 
@@ -119,12 +119,12 @@ async def test_half_written_rotation_keeps_the_old_certificate_and_is_reported_o
     call = await serve()
     secret.write(new, key=False)
     assert [await call(old), await call(old), await call(new)] == ["OK", "OK", "UNAVAILABLE"]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60.0):
         problem = await secret.problems.get()
     assert str(secret.certificate) in problem
     secret.write(new)
     assert await call(new) == "OK"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60.0):
         assert await secret.problems.get() is None
     assert secret.problems.empty()
 
@@ -139,7 +139,7 @@ async def test_broken_file_keeps_the_old_certificate(secret, serve, fault):
     else:
         secret.key.write_bytes(b"" if fault == "empty" else b"\x00 no key \xff")
     assert await call(ours) == "OK"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60.0):
         assert str(secret.key) in await secret.problems.get()
 
 

@@ -78,7 +78,7 @@ class Scaler(rpc.ExternalScalerServicer):
             yield pb.IsActiveResponse(result=result)
 
     async def until_called(self, count: int, caller: str = POLL, method: str = "IsActive") -> None:
-        async with asyncio.timeout(20), self.called:
+        async with asyncio.timeout(60.0), self.called:
             await self.called.wait_for(lambda: self.calls.count((caller, method)) >= count)
 
 
@@ -123,7 +123,7 @@ async def test_hpa_polls_above_zero_and_follows_the_value():
         stand_in,
     ):
         scaler.active, scaler.replicas = True, 3.0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60.0):
             await pods.changed.wait()
         assert pods.orders == [3]
         assert methods_of(scaler, HPA)[-3:] == ["GetMetricSpec", "GetMetrics", "IsActive"]
@@ -136,7 +136,7 @@ async def test_push_wakes_between_two_polls():
         await scaler.until_called(1)
         scaler.pushes.put_nowait(False)
         scaler.pushes.put_nowait(True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60.0):
             await pods.changed.wait()
         assert pods.orders == [1]
         assert stand_in.last_action == "KEDA: pushed active: 0 to 1"
@@ -147,7 +147,7 @@ async def test_inactivity_scales_to_zero_only_at_a_poll_after_the_cooldown():
     pods = Pods()
     async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=30.0), speed=20.0) as (scaler, _):
         scaler.active, scaler.replicas = True, 1.0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60.0):
             await pods.changed.wait()
             pods.changed.clear()
             scaler.pushes.put_nowait(False)

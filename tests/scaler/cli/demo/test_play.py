@@ -85,7 +85,7 @@ def test_demo_on_a_terminal_serves_its_page_after_the_day_until_ctrl_c():
         output = b""
         while b"runs on until Ctrl-C" not in output:
             output += os.read(leader, 65_536)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/rows", timeout=10) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/rows", timeout=60) as response:
             rows = json.load(response)
         demo.send_signal(signal.SIGINT)
         while demo.poll() is None:

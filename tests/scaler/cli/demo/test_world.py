@@ -78,7 +78,7 @@ async def test_request_of_a_user_is_held_at_zero_and_answered_after_the_wake(ste
     async with open_world(step_clock, seed=1, duration_s=3600.0, startup_s=75.0) as world:
         body = {"prompt": "Why is the sea salty?", "max_tokens": 64}
         answer = asyncio.create_task(http.post(f"{world.gateway_url}/v1/completions", json=body))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60.0):
             while await held(http, world) < 1.0:
                 pass
             world.scale(1, step_clock.now() + 2.0)

@@ -12,7 +12,7 @@ from exporter.model import WorkloadKey
 from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Evidence, Reason
 
-PATIENCE_S = 20  # never reached: it only shows which await blocks
+PATIENCE_S = 60.0  # never reached: it only shows which await blocks
 NAMES = ("a", "b", "c")
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from exporter.sources.http import HttpLimits, HttpPages
 from tests.fakes.clock import Turn
 
-PATIENCE_S = 20.0  # never reached: it only shows which await blocks
+PATIENCE_S = 60.0  # never reached: it only shows which await blocks
 PAGE = b'vllm:num_requests_waiting{model_name="m"} 123\nvllm:num_requests_running{model_name="m"} 45\n'
 
 
