@@ -83,25 +83,25 @@ class Scene:
         return self._record(self.decider.land(target, outcome, at, self.now))
 
     def land_together(self, pages):
-        """The responses of one scrape round arrive, in this order."""
+        """The responses of one scrape round arrive, in this order. None: that scrape failed."""
         landings = []
         for target, text in pages.items():
             reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
-            landings.append((target, read(text.encode(), reader, scanner, self.now), self.now))
-        return self._record(self.decider.land_together(landings, self.now))
+            outcome = None if text is None else read(text.encode(), reader, scanner, self.now)
+            if outcome is None or isinstance(outcome, Failure):
+                self.decider.missed(target)
+            else:
+                landings.append((target, outcome, self.now))
+        return self._record(self.decider.land_together(landings, self.now)) if landings else []
 
     def sweep(self, after=0.0):
         self.now += after
         return self._record(self.decider.sweep(self.now))
 
     def round(self, pages, after=INTERVAL_S):
-        """One scrape interval: the scrapes arrive (None: that scrape failed), then the tick; returns the outcome."""
+        """One scrape interval: the scrapes arrive together (None: that scrape failed), then the tick."""
         self.now += after
-        for target, text in pages.items():
-            if text is None:
-                self.decider.missed(target)
-            else:
-                self.land(target, text)
+        self.land_together(pages)
         self.sweep()
         return self.outcome()
 

@@ -346,8 +346,11 @@ class TestThePast:
         ]
 
     def test_changes_are_listed_newest_last(self, serving, page):
-        serving.round({target: page.vllm(waiting=0, running=40, kv=0.5) for target in serving.pods})
-        serving.round({target: page.vllm(waiting=0, running=1, kv=0.5) for target in serving.pods})
+        for running in (40, 1):
+            serving.now += 5.0
+            for target in serving.pods:
+                serving.land(target, page.vllm(waiting=0, running=running, kv=0.5))
+            serving.sweep()
         changes = [(each["replicas"], each["reason"]) for each in explained(serving)["changes"]]
         # Scrape by scrape: 40 + 20 requests, 40 + 40; then 1 + 40, the highest of that interval.
         assert changes[-3:] == [(4, "serving"), (5, "serving"), (3, "serving")]
