@@ -6,21 +6,30 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-others test-slow test-boards fuzz lint format bench generate proto site clean \
+.PHONY: help install demo test test-others test-slow test-boards fuzz lint format bench generate proto site clean \
 	tools image chart dist plugin version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+install: $(STAMP)
+
 demo: $(STAMP)  ## watch GPU replicas follow a load from zero up and back (about a minute)
 	$(BIN)/tidegate demo $(ARGS)
 
-# Workers share the kernels, which are therefore compiled once before. Half of the suite's time is waiting for processes
-# and sockets: four workers keep two cores busy.
+# Workers share the kernels, which are therefore compiled once before, on two cores: the first two processes compile
+# kernels of different modules, the third one compiles the rest. Half of the suite's time is waiting for processes and
+# sockets: four workers keep two cores busy.
+# The kernels are those of the image, so that no test has to compile them again: see the Dockerfile.
 # Without byte code on the disk, which some containers switch off, each process of a test would compile the project again.
+KERNELS ?= scaler.engine.loop, scaler.replay.engine
 test: export PYTHONDONTWRITEBYTECODE :=
+test: export NUMBA_CPU_NAME := generic
+test: export NUMBA_CPU_FEATURES :=
 test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
-	$(BIN)/python -c 'import scaler.engine.loop, scaler.replay.engine'
+	@compile() { $(BIN)/python -c "import gc; gc.disable(); import $$1"; }; \
+	compile 'exporter.textformat.scanner, scaler.policy.batch' & \
+	compile 'scaler.policy.kernel, scaler.signals.slot_sums'; wait; compile '$(KERNELS)'
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Python 3.11 to 3.13, from PATH or pyenv, except the version of `make test`. Versions may differ in annotations and
@@ -30,13 +39,15 @@ test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a 
 VERSIONED := $(addprefix tests/exporter/,attribution discovery scrape textformat) tests/integration/daemon/test_storyboard.py \
 	$(addprefix tests/scaler/,api/keda api/http config controllers ha signals workloads) tests/scaler/cli/test_commands.py
 VERSIONS ?= 3.11 3.12 3.13
+TARGET   ?= test
 test-others:  ## run the version-dependent tests on every other supported Python of this machine
 	@for version in $(VERSIONS); do \
 	  for python in "$$(command -v python$$version)" "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
 	    [ -x "$$python" ] && "$$python" -V >/dev/null 2>&1 || continue; \
 	    [ "$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $$version ] && continue 2; \
 	    echo "== Python $$version"; \
-	    $(MAKE) --no-print-directory test PYTHON="$$python" VENV=.venv-$$version ARGS="$(VERSIONED) $(ARGS)" || exit 1; \
+	    $(MAKE) --no-print-directory $(TARGET) PYTHON="$$python" VENV=.venv-$$version KERNELS=scaler.engine.loop \
+	      ARGS="$(VERSIONED) $(ARGS)" || exit 1; \
 	    continue 2; \
 	  done; echo "== Python $$version: not installed, not run"; \
 	done

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import tomllib
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -87,28 +86,21 @@ def environment(stage):
     return dict(word.split("=", 1) for word in assignments)
 
 
-def subpath(root, folder):
-    """Where numba keeps the kernels of a folder of the sources under `root`."""
-    return CompileResultCacheImpl._locator_classes[0].get_suitable_cache_subpath(str(root / folder / "a.py"))
+def copy_kernels(target, root):
+    """Copies the kernels beside the sources to where numba looks for those of the sources under `root`."""
+    for file in (file for top in ("exporter", "scaler") for file in (ROOT / top).rglob("*.nb[ci]")):
+        source = root / file.parents[1].relative_to(ROOT) / "a.py"
+        folder = target / CompileResultCacheImpl._locator_classes[0].get_suitable_cache_subpath(str(source))
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, folder)
 
 
-def copy_kernels(source, source_root, target, target_root):
-    """Copies kernels that were built from the sources under one root to where those under another look for them."""
-    for folder in {
-        path.parent.relative_to(ROOT) for top in ("exporter", "scaler") for path in (ROOT / top).rglob("*.py")
-    }:
-        if (source / subpath(source_root, folder)).exists():
-            shutil.copytree(
-                source / subpath(source_root, folder), target / subpath(target_root, folder), dirs_exist_ok=True
-            )
-
-
-async def test_daemon_starts_from_the_kernels_of_the_image_and_compiles_nothing(tmp_path, pytestconfig):
+async def test_daemon_starts_from_the_kernels_of_the_image_and_compiles_nothing(tmp_path):
     """With the installed packages, a cache built by the Dockerfile's command and environment, and a start with the
     environment of the second stage, the cache is not written.
 
-    Half a minute of CPU goes into compiling. So pytest's cache keeps what the command has built in this environment;
-    numba compares it with the sources, and the command compiles those that have changed.
+    Half a minute of CPU goes into compiling. `make test` has compiled for the image's CPU, beside the sources; numba
+    compares that with the sources, and the command compiles what has changed.
     """
     for package in ("exporter", "scaler"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -125,12 +117,10 @@ async def test_daemon_starts_from_the_kernels_of_the_image_and_compiles_nothing(
     assert command[0] == "/opt/tidegate/bin/python"
     command[0] = sys.executable
     options = {"cwd": tmp_path, "env": environ(0), "capture_output": True, "text": True, "check": True}
-    kept = pytestconfig.cache.mkdir(f"kernels-{sha256(repr(sorted(environment(0).items())).encode()).hexdigest()[:16]}")
-    copy_kernels(kept, ROOT, tmp_path / "kernels", tmp_path)
+    copy_kernels(tmp_path / "kernels", tmp_path)
     built = await asyncio.to_thread(subprocess.run, command, **options)
     compiled, cached, *again = map(int, re.findall(r"(?:compiled|cached) ([0-9]+)", built.stdout))
     assert again == [0, compiled + cached], built.stdout
-    copy_kernels(tmp_path / "kernels", tmp_path, kept, ROOT)
     cache = {path: path.stat().st_mtime_ns for path in (tmp_path / "kernels").rglob("*")}
 
     config = tmp_path / "config.yaml"
