@@ -499,6 +499,7 @@ class Daemon:
                 placements=self._outcomes.placements,
                 links=lambda: dict(self._config.links),
                 delays=self._delays,
+                scrapes=lambda: sum(each.scrapes for each in self._counters().values()),
             ),
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(*explain.routes(), *accounts, *web_profiles.routes(self._decider, clock.now)),

@@ -114,6 +114,7 @@ class RowSources:
     placements: what each workload scales, and its nodes.
     links:      URLs by name; None where not configured.
     delays:     late and skipped scrapes since the start.
+    scrapes:    number of scrapes made of the present targets.
     """
 
     outcomes: Callable[[], Callable[[], Iterable[OutcomeRow]]] = lambda: tuple
@@ -121,6 +122,7 @@ class RowSources:
     placements: Callable[[], Mapping[WorkloadKey, Placement]] = dict
     links: Callable[[], Mapping[str, str | None]] = dict
     delays: Delays = field(default_factory=Delays)
+    scrapes: Callable[[], int] = lambda: 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ class Rows:
                     "role": self._health.role,
                     "unwell": unwell,
                     "gpus_unmatched": self._gpus_unmatched,
-                    "scrapes": _scrapes(self._sources.delays),
+                    "scrapes": _scrapes(self._sources),
                     "links": self._sources.links(),
                 }
                 encoded = await asyncio.to_thread(_encode, board, etag, head, now, self._ahead, self._placed)
@@ -203,9 +205,10 @@ def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey,
     }
 
 
-def _scrapes(delays: Delays) -> dict[str, int]:
-    """Since the start of the process."""
-    return {"late": delays.late, **{f"skipped_{reason}": count for reason, count in delays.skipped.items()}}
+def _scrapes(sources: RowSources) -> dict[str, int]:
+    """Since the start of the process; `made` is of the present targets."""
+    skipped = {f"skipped_{reason}": count for reason, count in sources.delays.skipped.items()}
+    return {"made": sources.scrapes(), "late": sources.delays.late, **skipped}
 
 
 def _encode(

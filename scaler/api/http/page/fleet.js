@@ -3,6 +3,7 @@
 import { h, mark, number, plain, say, showObstacle, showReason, sign } from "./dom.js";
 import * as format from "./format.js";
 import { hashOf, keyOf } from "./api.js";
+import { findingsPanel } from "./findings.js";
 import * as spark from "./spark.js";
 import { fleetStrip } from "./strip.js";
 
@@ -40,6 +41,7 @@ export function fleetView(words, { wanted, of, begin }) {
     strip.press(filter.states);
     arrange();
   });
+  const findings = findingsPanel();
   const search = h("input", {
     type: "search", id: "filter", placeholder: "Filter", "aria-label": "Filter workloads", autocomplete: "off", spellcheck: "false",
     oninput: () => changed("text", search.value.trim().toLowerCase()),
@@ -64,7 +66,7 @@ export function fleetView(words, { wanted, of, begin }) {
     h("caption", { class: "hidden" }, "Workloads by severity"),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": 1 }, [...heads.values()])), body);
   const nothing = h("p", { class: "nothing", hidden: true });
-  const element = h("div", { class: "fleet" }, h("h1", { class: "hidden" }, "Workloads"), strip.element,
+  const element = h("div", { class: "fleet" }, h("h1", { class: "hidden" }, "Workloads"), strip.element, findings.element,
     h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, search, Object.values(choices).map((each) => each.element), awake, clear, h("div", { class: "counts" }, charted, counted)),
     table, nothing);
 
@@ -260,6 +262,7 @@ export function fleetView(words, { wanted, of, begin }) {
     show(document) {
       shown = document;
       strip.show(document.fleet);
+      findings.show(document);
       options();
       arrange();
     },

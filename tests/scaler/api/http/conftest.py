@@ -28,6 +28,7 @@ class Site:
     registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=True))
     health: HealthState = field(default_factory=lambda: HealthState(tick_s=1.0, started_at=1000.0))
     delays: Delays = field(default_factory=Delays)
+    scrapes: int = 0
     now: float = 1000.0
     url: str = ""
 
@@ -38,7 +39,7 @@ class Site:
 
     def server(self, host="127.0.0.1", port=0):
         site = WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)
-        site.sources = RowSources(delays=self.delays)
+        site.sources = RowSources(delays=self.delays, scrapes=lambda: self.scrapes)
         return site
 
     def publish(self):

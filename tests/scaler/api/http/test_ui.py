@@ -85,10 +85,12 @@ async def test_rows_are_the_board_with_problems_first_and_totals_of_the_fleet(si
 
 
 async def test_late_and_skipped_scrapes_are_served_with_the_rows(site):
-    site.delays.late, site.delays.skipped[Skipped.OVERLOAD] = 3, 2
+    site.scrapes, site.delays.late, site.delays.skipped[Skipped.OVERLOAD] = 40, 3, 2
     site.publish()
     _, _, body = await fetched(site, "/api/v1/rows")
-    assert json.loads(body)["scrapes"] == {"late": 3, "skipped_slow_target": 0, "skipped_overload": 2}
+    assert json.loads(body)["scrapes"] == {
+        "made": 40, "late": 3, "skipped_slow_target": 0, "skipped_overload": 2,
+    }  # fmt: skip
 
 
 async def test_unchanged_rows_are_not_sent_again(site):

@@ -14,6 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
+from exporter.scrape.loop import Delays
 from scaler.api.http.health import HealthState
 from scaler.api.http.server import WebServer
 from scaler.api.http.ui import RowSources
@@ -78,7 +79,7 @@ def facts(selector, *, pairs=False):
 @dataclass
 class Site:
     """Runs the server. now: its clock. more: further routes. outcome_of: the controller outcome of a decision.
-    placements, links: as in `RowSources`.
+    placements, links, unmatched, delays: as in `RowSources`. scrapes: number made.
     """
 
     more: Sequence[web.RouteDef] = ()
@@ -87,6 +88,9 @@ class Site:
     outcome_of: Callable[[Decision], ControllerOutcome] = lambda _: ControllerOutcome(OutcomeCode.SETTLED, ("nothing",))
     placements: Callable = dict
     links: Callable = dict
+    unmatched: Callable = tuple
+    delays: Delays = field(default_factory=Delays)
+    scrapes: int = 0
     port: int = 0
 
     def __post_init__(self):
@@ -115,7 +119,14 @@ class Site:
             registry,
             lambda: self.now,
             self.more,
-            RowSources(self._outcomes, placements=self.placements, links=self.links),
+            RowSources(
+                self._outcomes,
+                self.unmatched,
+                placements=self.placements,
+                links=self.links,
+                delays=self.delays,
+                scrapes=lambda: self.scrapes,
+            ),
         )
         self.port = await self._server.start()
 

@@ -2,10 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
-from .conftest import EVERY_REASON, ROWS, history
+from scaler.model import Evidence, Objective, Reason
+
+from .conftest import BUSY, EVERY_REASON, ROWS, decision, history
 from .responses import one_of_everything
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -103,6 +106,43 @@ async def test_page_never_scrolls_sideways(visit, site, path, width):
     page = await visit(EVERY_REASON, path, width=width, height=740)
     await page.until("document.querySelector('.spark, .chain li')")
     assert await page.evaluate("document.documentElement.scrollWidth") == width
+
+
+async def test_phone_is_as_wide_as_the_longest_objective_allows(visit, site):
+    slo = decision("chat", evidence=replace(BUSY, objectives=(Objective("slo", 1000.25, 1.0, 1000.25),)))
+    site.more = one_of_everything([slo], answer=slo)
+    page = await visit([slo], "#/ai/chat", width=390, height=740)
+    await page.until("document.querySelector('.objectives')")
+    assert await page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+async def test_unknown_figures_have_one_size(visit):
+    page = await visit([decision("silent", Reason.UNKNOWN)])
+    sizes = "[...document.querySelectorAll('.gpus dd')].map((each) => getComputedStyle(each).fontSize)"
+    assert await page.evaluate(sizes) == ["18px"] * 4
+
+
+@pytest.mark.parametrize("many", [9, 41])
+async def test_reason_uses_its_lines_and_never_stops_before_a_long_word(visit, many):
+    stale = Evidence(stale=("http://a-service-with-a-long-name.namespace.svc:8000/metrics",))
+    page = await visit([decision(f"w{index}", Reason.UNKNOWN, evidence=stale) for index in range(many)])
+    cut = "(each) => [each.scrollWidth > each.clientWidth, each.scrollHeight > each.clientHeight]"
+    assert await page.evaluate(f"({cut})({ROWS}[0].querySelector('.why'))") == [many > 40, False]
+
+
+async def test_hours_and_their_share_do_not_touch(visit, site):
+    site.more = one_of_everything(EVERY_REASON)
+    page = await visit(EVERY_REASON, "#/ai/w-capped")
+    gaps = """[...document.querySelectorAll('.shares dd')].map((each) => {
+        const [hours, share] = [each.firstChild, each.querySelector('.under').firstChild].map((text) => {
+            const range = document.createRange();
+            range.selectNodeContents(text);
+            return range.getBoundingClientRect();
+        });
+        return share.left - hours.right;
+    })"""
+    await page.until("document.querySelector('.shares dd')")
+    assert min(await page.evaluate(gaps)) >= 4
 
 
 @pytest.mark.parametrize("width", [700, 800, 1000, 1400])
