@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
 from rich.console import Console
@@ -34,6 +34,8 @@ Row: TypeAlias = Mapping[str, Any]
 
 MOST_NAMES = 3
 CHANGES_SHOWN = 8
+ROOMY_WIDTH = 120  # columns: a narrower terminal has less space between columns
+LONG = 12  # letters: longer texts are folded
 
 
 class BadExplainRequest(Exception):  # noqa: N818 - named after the side at fault
@@ -114,7 +116,7 @@ def explain_tables(document: Row, console: Console | None = None) -> None:
         for sentence in step["sentences"]:
             out.print(Padding(Text(plain(sentence)), (0, 0, 0, 3), expand=False))
         if step["table"] is not None and step["table"]["rows"]:
-            out.print(Padding(_table(step["table"]), (0, 0, 0, 1), expand=False))
+            out.print(Padding(_table(step["table"], out.width), (0, 0, 0, 1), expand=False))
     changes = document["changes"][-CHANGES_SHOWN:]
     if changes:
         out.print()
@@ -134,11 +136,16 @@ def _when(document: Row) -> str:
     return "; ".join(parts)
 
 
-def _table(shown: Row) -> Table:
+def _table(shown: Row, width: int) -> Table:
+    """width: of the terminal; a narrow one folds long texts, and no number and no heading."""
     table = bare_table()
+    table.padding = (0, 1) if width >= ROOMY_WIDTH else 0
     for index, column in enumerate(shown["columns"]):
-        numbers = all(not isinstance(row[index], str) for row in shown["rows"])
-        table.add_column(plain(column), justify="right" if numbers else "left", overflow="fold")
+        cells = [row[index] for row in shown["rows"]]
+        numbers = all(not isinstance(cell, str) for cell in cells)
+        is_long = any(isinstance(cell, str) and len(cell) > LONG for cell in cells)
+        justify: Literal["left", "right"] = "right" if numbers else "left"
+        table.add_column(plain(column), justify=justify, overflow="fold", no_wrap=not is_long)
     for row in shown["rows"]:
         table.add_row(*(_number(cell) for cell in row))
     return table

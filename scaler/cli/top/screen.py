@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any, Literal, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -28,7 +29,9 @@ from .keys import SEVERITY, START, Choice, Key, Row, index_of, key, matching
 
 _ACCENT = "#3aa6b9"
 _SPARK = 20
-_OTHER_LINES = 7  # the title and a failure, three of the fleet, the table's header, the foot
+_OTHER_LINES = 9  # title, failure, three of the fleet, the table's header, the selected reason in two lines, the foot
+_PAGE_LINES = 6  # title, failure, foot, and blank lines of the other pages
+_REASON_LINES = 2
 _LONGEST_NAME = 40
 _SELECTED = "reverse"
 _KEYS = (
@@ -69,10 +72,10 @@ def draw(view: TopView, width: int, height: int | None) -> RenderableType:
     if view.document is None:
         return Group(*_head(view), Text("no data yet", DIM))
     if view.choice.page == "help":
-        return Group(*_head(view), Text(), *_help()[: height and height - _OTHER_LINES])
+        return Group(*_head(view), Text(), *_help()[: height and height - _PAGE_LINES])
     if view.choice.page == "explain":
         lines = list(view.explanation)
-        shown = lines if height is None else lines[min(view.choice.scroll, len(lines) - 1) :][: height - _OTHER_LINES]
+        shown = lines if height is None else lines[min(view.choice.scroll, len(lines) - 1) :][: height - _PAGE_LINES]
         return Group(*_head(view), Text(), *shown, Text(), Text("Esc back   j k scroll   q quit", DIM))
     every = view.document["workloads"]
     workloads = matching(every, view.choice)
@@ -91,7 +94,9 @@ def draw(view: TopView, width: int, height: int | None) -> RenderableType:
         else:
             table.add_row(*cells)
     foot = [] if height is None else [_foot(view.choice, workloads, fitting, len(every))]
-    return Group(*_head(view), *_fleet(view.document["fleet"]), table if workloads else _empty_table(every), *foot)
+    if height is not None and height > _OTHER_LINES:
+        foot[:0] = _selected_reason(fitting, view, width)
+    return Group(*_head(view), *_fleet(view.document), table if workloads else _empty_table(every), *foot)
 
 
 def rows_that_fit(height: int) -> int:
@@ -157,9 +162,15 @@ def _head(view: TopView) -> list[Text]:
     return [_line(line) for line in lines]
 
 
-def _fleet(fleet: Mapping[str, Any]) -> list[Text]:
+def _selected_reason(rows: Sequence[Row], view: TopView, width: int) -> list[Text]:
+    """The reason of the selected row over the whole width: its column is narrow, or missing."""
+    reason = next((_why(row, view).plain for row in rows if key(row) == view.choice.selected), "")
+    return [Text(line) for line in wrap(reason, width, max_lines=_REASON_LINES, placeholder=" …")]
+
+
+def _fleet(document: Mapping[str, Any]) -> list[Text]:
     """Workloads by state, and GPUs by the state of their workload."""
-    parts = []
+    fleet, parts = document["fleet"], []
     for state, word in STATES.items():
         if many := fleet["workloads"].get(str(state), 0):
             sign, colour = LOOKS[state]
@@ -167,7 +178,10 @@ def _fleet(fleet: Mapping[str, Any]) -> list[Text]:
     held = [f"{many:,} {_state_word(state)}" for state, many in fleet["gpus"].items() if many]
     if fleet["uncounted"]:
         held.append(f"{fleet['uncounted']:,} workload{'' if fleet['uncounted'] == 1 else 's'} not counted: unknown")
-    return [_line(Text("   ").join(parts)), _line(Text(f"GPUs: {' · '.join(held) or 'none'}", DIM)), Text()]
+    gpus = Text(f"GPUs: {' · '.join(held) or 'none'}", DIM)
+    if unmatched := sum(each["gpus"] for each in document.get("gpus_unmatched") or ()):
+        gpus.append(f" · {unmatched:,} of no workload (see doctor)", WARN)
+    return [_line(Text("   ").join(parts)), _line(gpus), Text()]
 
 
 def _line(text: Text) -> Text:

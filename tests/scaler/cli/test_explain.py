@@ -40,6 +40,22 @@ def document(decided):
     return json.loads(json.dumps(explanation()))
 
 
+def test_narrow_terminal_breaks_no_number_and_no_heading():
+    columns = ["page", "of", "age", "waiting", "running", "held", "KV", "GPUs", "active", "counts"]
+    cells = ["http://10.11.12.13:8000/metrics", "pods", "1.8 s", 12345, 154, None, 0.421, None, 0.125, "yes"]
+    step = {"title": "What the targets report", "sentences": [], "table": {"columns": columns, "rows": [cells]}}
+    shown = {
+        "workload": {"namespace": "ai", "name": "chat"}, "summary": "", "chain": [step], "changes": [],
+        "at": None, "now": 0.0, "log_begins_at": None, "follows": None,
+    }  # fmt: skip
+    out = io.StringIO()
+    explain_tables(shown, Console(file=out, width=80, force_terminal=True, color_system=None))
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert columns in lines
+    assert any({"12345", "154", "0.421", "0.125", "yes"} <= set(line) for line in lines)
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
 @pytest.fixture
 def daemon(decided):
     """Responds like the daemon; `daemon.queries` are the received queries."""

@@ -110,6 +110,22 @@ def test_reason_is_a_sentence_from_120_columns(width):
     assert "no fresh" not in narrow
 
 
+def test_selected_row_shows_its_whole_reason_on_a_narrow_screen():
+    held = replace(CHAT, reason=Reason.HELD, held_since=940.0, evidence=replace(BUSY, stale=("http://10.0.0.7/m",)))
+    view = TopView(document(held), choice=Choice(selected=("ai", "chat", "")))
+    assert " ".join(lines(view, 60)[-3:-1]) == (
+        "held: no fresh readings from http://10.0.0.7/m: the last decision holds, for 1 min now"
+    )
+    assert not any("no fresh readings" in line for line in lines(replace(view, choice=Choice()), 80))
+
+
+def test_gpus_without_a_workload_are_counted_with_the_command_that_says_why():
+    gpus = [{"gpus": 9}, {"gpus": 8}]
+    assert "GPUs: 4 serving · 17 of no workload (see doctor)" in lines(TopView(document(CHAT, gpus_unmatched=gpus)))
+    for nothing in (None, []):
+        assert "GPUs: 4 serving" in lines(TopView(document(CHAT, gpus_unmatched=nothing)))
+
+
 @pytest.mark.parametrize("height", [8, 24])
 @pytest.mark.parametrize("page", ["help", "explain"])
 def test_help_and_explanation_fit_the_screen(page, height):
