@@ -207,7 +207,11 @@ def _resting(decision: Decision, now: float) -> str:
         return f"{since}; {'stays awake' if decision.active else 'stays at zero'}: {NO_WAKE_SOURCE}"
     if decision.reason is Reason.ASLEEP:
         return since if evidence.wake_source is None else f"{since}; wakes by {evidence.wake_source}"
-    return since if evidence.keep_warm_s is None else f"{since}, kept warm for {span(evidence.keep_warm_s)}"
+    keep_warm_s, idle_since = evidence.keep_warm_s, decision.idle_since
+    # Later it is its minimum of replicas, or a start without state, that keeps it awake.
+    if keep_warm_s is None or (idle_since is not None and now - idle_since > keep_warm_s):
+        return since
+    return f"{since}, kept warm for {span(keep_warm_s)}"
 
 
 def _requests(value: float | None) -> str:

@@ -99,6 +99,7 @@ def test_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expecte
     ("decision", "why"),
     [
         (resting(Reason.WARM, keep_warm_s=300.0), "idle for 1 min, kept warm for 5 min"),
+        (resting(Reason.WARM, keep_warm_s=30.0), "idle for 1 min"),
         (resting(Reason.WARM), "idle for 1 min"),
         (resting(Reason.NO_WAKE_SOURCE), "idle for 1 min; stays awake: nothing would see the next request"),
         (ASLEEP, "idle for 2 min"),
