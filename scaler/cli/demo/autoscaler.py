@@ -12,7 +12,8 @@ and `last_action` is "KEDA: pushed active: 0 to 1".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,9 +68,17 @@ class StandIn:
     A test with its own clock calls `poll` and `sync` instead, when each is due.
     """
 
-    def __init__(self, clock: Clock, address: str, scaled_object: DemoScaledObject, deployment: Deployment) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        address: str,
+        scaled_object: DemoScaledObject,
+        deployment: Deployment,
+        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """hold: stops the clock during a call, if it can."""
         self.last_action = ""
-        self._clock = clock
+        self._clock, self._hold = clock, hold
         self._address = address
         self._spec = scaled_object.spec
         self._hpa_spec = hpa.HpaSpec(
@@ -95,13 +104,15 @@ class StandIn:
 
     async def poll(self, stub: Any) -> None:
         """One poll of KEDA."""
-        polled = await _call_twice(stub, self._ref, deadline_s=None)
+        with self._hold():
+            polled = await _call_twice(stub, self._ref, deadline_s=None)
         self.apply(keda.Poll(polled.result))
 
     async def sync(self, stub: Any) -> None:
         """One sync of the HPA, which makes no calls at zero replicas."""
         if self._deployment.replica_count()[0] > 0 and keda.has_hpa(self._spec):
-            polled = await _call_twice(stub, self._ref, deadline_s=_HPA_DEADLINE_S)
+            with self._hold():
+                polled = await _call_twice(stub, self._ref, deadline_s=_HPA_DEADLINE_S)
             self._synced(polled)
 
     async def _poll(self, stub: Any) -> None:

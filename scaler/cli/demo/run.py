@@ -11,13 +11,16 @@ import json
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from shutil import get_terminal_size
 from textwrap import fill
+from typing import TypeAlias
 
 import click
 from rich.console import Console
@@ -32,12 +35,11 @@ from scaler.daemon import Daemon, Ports
 from scaler.explain.rows import row
 from scaler.explain.summary import REASONS
 from scaler.logs import configure
-from scaler.model import Decision
 
 from .autoscaler import DEMO_KEDA, DemoScaledObject, StandIn
 from .load import shape
 from .screen import DEFAULT_PORT, DemoLinks, open_screen
-from .summary import AlwaysOn, Summary, conclusion, problems, simulate_always_on
+from .summary import AlwaysOn, Summary, conclusion, problems, simulate_always_on, slowness
 from .world import NAMESPACE, WORKLOAD, ScreenFrame, World, open_world
 
 CHAT = WorkloadKey(NAMESPACE, WORKLOAD)
@@ -65,6 +67,11 @@ MAX_REPLICAS = DEMO_KEDA.max_replicas
 FRAMES_PER_S = 8.0  # real time
 DAY_S = 3600.0  # of an endless demo, simulated
 BEGIN = datetime(2000, 1, 1, tzinfo=UTC).timestamp()  # so that no simulated time passes for the present
+
+
+# How frames are shown, such as `open_screen`.
+OpenScreen: TypeAlias = AbstractContextManager[Callable[[ScreenFrame], None]]
+Screen: TypeAlias = Callable[[Console, DemoLinks], OpenScreen]
 
 
 class PortInUse(Exception):  # noqa: N818 - named for what happened
@@ -115,13 +122,13 @@ class DeploymentReplicas:
         return ReplicaCount(wanted, ready, now, gpus=pods, existing=pods - leaving, leaving=leaving)  # a GPU each
 
 
-def play(request: DemoRequest) -> tuple[str, ...]:
+def play(request: DemoRequest, screen: Screen = open_screen) -> tuple[str, ...]:
     """Runs the demo; returns its problems as sentences. Ctrl-C stops it without a verdict. Raises PortInUse."""
     configure("console", "error")
     port = choose_port(request.port)
     with Console(stderr=True).status("compiling kernels: some seconds, only the first time"):
         import_module("scaler.engine.loop")  # before the fast clock starts
-    return asyncio.run(_play(replace(request, port=port)))
+    return asyncio.run(_play(replace(request, port=port), screen))
 
 
 def choose_port(wanted: int | None) -> int:
@@ -133,12 +140,13 @@ def choose_port(wanted: int | None) -> int:
     raise PortInUse(f"ports {DEFAULT_PORT} to {last} are in use" if wanted is None else f"port {wanted} is in use")
 
 
-async def _play(request: DemoRequest) -> tuple[str, ...]:
+async def _play(request: DemoRequest, screen: Screen) -> tuple[str, ...]:
     """Ends with the day; on a terminal with Ctrl-C, so that the page can be read."""
     clock = FastClock(request.speed, BEGIN)
     endless = request.duration_s == 0
     day_s = DAY_S if endless else request.duration_s * request.speed
     interrupted = asyncio.Event()
+    begun_at = time.monotonic()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     async with open_world(clock, seed=request.seed, duration_s=day_s) as world:
         daemon = Daemon(
@@ -152,9 +160,12 @@ async def _play(request: DemoRequest) -> tuple[str, ...]:
             tasks.create_task(daemon.run(stop, listening.set_result), name="daemon")
             ports: Ports = await listening
             links = DemoLinks(ports.http, request.program)
-            stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", DemoScaledObject(NAMESPACE, WORKLOAD, {}), world)
+            scaled_object = DemoScaledObject(NAMESPACE, WORKLOAD, {})
+            stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", scaled_object, world, clock.hold)
             scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
-            showing = tasks.create_task(_show(world, daemon, stand_in, request, clock, links), name="screen")
+            frames = partial(_frame_of, world, daemon, stand_in, request.speed, clock)
+            shown = nullcontext(lambda _: None) if request.as_json else screen(Console(), links)
+            showing = tasks.create_task(_show(frames, shown), name="screen")
             day = tasks.create_task(world.run(forever=endless), name="day")
             interruption = tasks.create_task(interrupted.wait(), name="Ctrl-C")
             await asyncio.wait([day, interruption], return_when=asyncio.FIRST_COMPLETED)
@@ -162,7 +173,7 @@ async def _play(request: DemoRequest) -> tuple[str, ...]:
             showing.cancel()
             await asyncio.wait([showing])
             summary = world.summary()
-            _conclude(summary, request, day_s, is_over=is_over)
+            _conclude(summary, request, day_s, time.monotonic() - begun_at, is_over=is_over)
             if is_over and not request.as_json and sys.stdout.isatty():
                 click.echo(links.next_steps())
                 day = tasks.create_task(world.run_on(), name="after the day")
@@ -186,25 +197,24 @@ def _discoveries(world: World) -> list[Discovery]:
     ]
 
 
-async def _show(
-    world: World, daemon: Daemon, stand_in: StandIn, request: DemoRequest, clock: Clock, links: DemoLinks
-) -> None:
-    with nullcontext(lambda _: None) if request.as_json else open_screen(Console(), links) as show:
+async def _show(frames: Callable[[], ScreenFrame], screen: OpenScreen) -> None:
+    with screen as show:
         while True:
-            show(_frame(world, daemon.publisher.get(CHAT), stand_in.last_action, request.speed, clock.now()))
+            show(frames())
             await asyncio.sleep(1.0 / FRAMES_PER_S)
 
 
-def _frame(world: World, decision: Decision | None, last_action: str, speed: float, now: float) -> ScreenFrame:
-    frame = replace(world.frame(speed), autoscaler=last_action)
+def _frame_of(world: World, daemon: Daemon, stand_in: StandIn, speed: float, clock: Clock) -> ScreenFrame:
+    frame = replace(world.frame(speed), autoscaler=stand_in.last_action)
+    decision = daemon.publisher.get(CHAT)
     if decision is None:
         return frame
-    shown = row(decision, now)
+    shown = row(decision, clock.now())
     return replace(frame, demand=shown.demand, state=shown.state, word=REASONS[shown.reason].word, reason=shown.why)
 
 
-def _conclude(summary: Summary, request: DemoRequest, day_s: float, *, is_over: bool) -> None:
-    """is_over: the day ended by itself; else unanswered requests are in progress, not lost."""
+def _conclude(summary: Summary, request: DemoRequest, day_s: float, took_s: float, *, is_over: bool) -> None:
+    """took_s: real time. is_over: the day ended by itself; else unanswered requests are in progress, not lost."""
     in_progress = 0 if is_over else summary.lost
     summary = replace(summary, lost=summary.lost - in_progress)
     always_on = AlwaysOn(MAX_REPLICAS, MAX_REPLICAS * summary.simulated_s / 3600.0)
@@ -214,5 +224,6 @@ def _conclude(summary: Summary, request: DemoRequest, day_s: float, *, is_over: 
         sys.stdout.write(json.dumps(summary.to_document(always_on)) + "\n")
         return
     width = get_terminal_size().columns
-    for sentence in conclusion(summary, in_progress, always_on, Prices().gpu_hour):
+    sentences = conclusion(summary, in_progress, always_on, Prices().gpu_hour)
+    for sentence in [*sentences, *slowness(summary, request.speed, took_s)]:
         click.echo(fill(sentence, width, break_long_words=False, break_on_hyphens=False))

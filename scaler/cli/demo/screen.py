@@ -216,7 +216,7 @@ def _header(frame: ScreenFrame, width: int) -> RenderableType:
     table.add_column(justify="right", no_wrap=True)
     left = Text.assemble(("tidegate demo", f"bold {_LIGHT}"), f"  simulated {clock_text(frame.at_s)}")
     left.append(f" of {clock_text(frame.duration_s)}", _DIM)
-    table.add_row(left, Text(f"{frame.speed:g} s per second", _DIM))
+    table.add_row(left, Text(f"up to {frame.speed:g} s per second", _DIM))
     return table
 
 

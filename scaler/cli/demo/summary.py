@@ -24,6 +24,7 @@ SLEEPS_FROM_S = 900.0
 WAKES_FROM_S = 120.0
 # A share of fewer requests says nothing.
 JUDGED_FROM_REQUESTS = 100
+SLOW_TIMES = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,15 @@ def conclusion(summary: Summary, in_progress: int, always_on: AlwaysOn, gpu_hour
         waited = f"{summary.woke_after_s:.1f} simulated seconds after the gateway held the first request"
         sentences.append(f"Woken {waited}{asleep}.")
     return [*sentences, comparison(summary, always_on, gpu_hour)]
+
+
+def slowness(summary: Summary, speed: float, took_s: float) -> list[str]:
+    """A sentence if the run took SLOW_TIMES as long as it should. took_s: real time."""
+    planned_s = summary.simulated_s / speed
+    if took_s < SLOW_TIMES * planned_s:
+        return []
+    times = f"{took_s:.0f} s instead of {planned_s:.0f} s"
+    return [f"This machine was busy: that took {times}. Simulated time waited for it."]
 
 
 def slo_phrase(slo: DemoSlo) -> str:

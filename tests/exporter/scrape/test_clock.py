@@ -1,6 +1,7 @@
 """WallClock and FastClock give time and sleep as specified."""
 
 import asyncio
+import socket
 import time
 
 from exporter.clock import FastClock, WallClock
@@ -35,6 +36,50 @@ async def test_fast_clock_slows_down_while_the_event_loop_is_busy():
     await asyncio.sleep(0.0)
     assert clock.now() - before <= 2 * FastClock.STEP_S
     await sleep
+
+
+async def test_request_and_response_of_one_process_have_the_same_moment_of_a_fast_clock():
+    clock, loop = FastClock(speed=1e6), asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+
+    async def answer():
+        while True:
+            await loop.sock_sendall(far, await loop.sock_recv(far, 4))
+
+    background = [asyncio.create_task(answer()), asyncio.create_task(clock.sleep(1e6))]
+    took_s = []
+    for _ in range(21):
+        await clock.sleep(1.0)
+        before = clock.now()
+        await loop.sock_sendall(near, b"ping")
+        await loop.sock_recv(near, 4)
+        took_s.append(clock.now() - before)
+    for task in background:
+        task.cancel()
+    await asyncio.wait(background)
+    near.close()
+    far.close()
+    assert sorted(took_s)[10] == 0.0, "a busy machine may delay some"
+
+
+async def test_held_fast_clock_stands_still():
+    clock = FastClock(speed=1e6)
+    sleep = asyncio.create_task(clock.sleep(60.0))
+    with clock.hold():
+        before = clock.now()
+        for _ in range(20):
+            await asyncio.sleep(0.0)
+        assert clock.now() == before
+    await sleep
+    assert clock.now() - before >= 60.0
+
+
+async def test_fast_clock_wakes_a_sleeper_at_its_exact_time():
+    clock = FastClock(speed=1000.0, begin=1000.0)
+    await clock.sleep(0.1)
+    assert clock.now() == 1000.1
 
 
 async def test_fast_clock_wakes_sleepers_in_the_order_of_their_times():

@@ -84,7 +84,7 @@ def test_view_names_its_page_its_slo_its_colours_and_that_time_is_simulated():
         "first token within 2 s (more for long prompts), then 60 ms per token",
         "█ ready  █ loading  █ draining",
         "simulated 00:10:00 of 00:20:00",
-        "20 s per second",
+        "up to 20 s per second",
         "745 of 900 answered, 95.0 % within the SLO, 0.00 GPU-hours",
     ):
         assert part in text

@@ -18,6 +18,7 @@ from scaler.cli.demo.summary import (
     problems,
     simulate_always_on,
     slo_phrase,
+    slowness,
 )
 
 GOOD = Summary(
@@ -83,6 +84,13 @@ def test_times_of_the_conclusion_are_simulated():
     text = " ".join(conclusion(GOOD, 0, AlwaysOn(8, 8.0), 2.5))
     assert "in 60 simulated minutes" in text
     assert "Woken 0.6 simulated seconds after" in text
+
+
+def test_slow_run_says_that_the_machine_was_busy():
+    assert slowness(GOOD, 60.0, took_s=80.0) == []
+    assert slowness(GOOD, 60.0, took_s=240.7) == [
+        "This machine was busy: that took 241 s instead of 60 s. Simulated time waited for it."
+    ]
 
 
 def test_slo_in_words():
