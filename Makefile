@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-others test-slow test-boards fuzz lint format bench generate proto site clean \
+.PHONY: help install demo test test-others test-slow test-boards fuzz lint format bench generate pictures proto site clean \
 	tools image chart dist plugin version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
@@ -88,6 +88,10 @@ generate: $(STAMP)  ## rewrite generated files: docs, the chart's schema and ale
 	$(BIN)/python deploy/values_schema.py
 	$(BIN)/python tools/release.py krew
 	$(BIN)/python -W ignore::DeprecationWarning -m dashboards.build
+
+pictures: $(STAMP)  ## make the pictures of docs/images anew (needs chromium)
+	$(BIN)/pip install --quiet pillow
+	$(BIN)/python -m tests.tools.pictures
 
 proto:  ## regenerate the gRPC stubs from the .proto
 	$(PYTHON) -m venv .venv-proto
