@@ -33,7 +33,6 @@ from scaler.config import Config, parse
 from scaler.config.model import Prices
 from scaler.daemon import Daemon, Ports
 from scaler.explain.rows import row
-from scaler.explain.summary import REASONS
 from scaler.logs import configure
 
 from .autoscaler import DEMO_KEDA, DemoScaledObject, StandIn
@@ -210,7 +209,7 @@ def _frame_of(world: World, daemon: Daemon, stand_in: StandIn, speed: float, clo
     if decision is None:
         return frame
     shown = row(decision, clock.now())
-    return replace(frame, demand=shown.demand, state=shown.state, word=REASONS[shown.reason].word, reason=shown.why)
+    return replace(frame, demand=shown.demand, state=shown.state, reason=shown.why)
 
 
 def _conclude(summary: Summary, request: DemoRequest, day_s: float, took_s: float, *, is_over: bool) -> None:

@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from scaler.explain.summary import STATES as STATE_WORDS
 from scaler.explain.summary import WorkloadState
 from scaler.explain.terminal import STATES, curve, gauges, stack
 
@@ -138,11 +139,15 @@ def plain_line(frame: ScreenFrame, before: ScreenFrame | None = None) -> str:
     """One line below PLAIN_HEAD, and one for the last action of the stand-in if it is new."""
     demand = "unknown" if frame.demand is None else f"{frame.demand:.1f}"
     line = (
-        f"{clock_text(frame.at_s):<9}{frame.word or 'starting':<10}{demand:>7}{frame.wanted:>7}{frame.ready:>6}"
+        f"{clock_text(frame.at_s):<9}{_word(frame):<10}{demand:>7}{frame.wanted:>7}{frame.ready:>6}"
         f"{frame.arrivals_per_s:>12.1f}{frame.held:>6}{frame.waiting:>8}{frame.running:>8}"
     )
     is_news = bool(frame.autoscaler) and (before is None or before.autoscaler != frame.autoscaler)
     return f"{line}\n{'':9}{frame.autoscaler}" if is_news else line
+
+
+def _word(frame: ScreenFrame) -> str:
+    return "starting" if frame.state is None else STATE_WORDS[frame.state].word
 
 
 def _plain_printer(console: Console) -> Callable[[ScreenFrame], None]:
@@ -158,7 +163,7 @@ def _plain_printer(console: Console) -> Callable[[ScreenFrame], None]:
 
 
 def _differs(before: ScreenFrame, after: ScreenFrame) -> bool:
-    return (before.word, before.wanted, before.ready) != (after.word, after.wanted, after.ready)
+    return (before.state, before.wanted, before.ready) != (after.state, after.wanted, after.ready)
 
 
 def _top(values: Sequence[float], least: float) -> float:
@@ -215,7 +220,8 @@ def _header(frame: ScreenFrame, width: int) -> RenderableType:
     table.add_column(ratio=1, no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     left = Text.assemble(("tidegate demo", f"bold {_LIGHT}"), f"  simulated {clock_text(frame.at_s)}")
-    left.append(f" of {clock_text(frame.duration_s)}", _DIM)
+    is_over = frame.at_s > frame.duration_s
+    left.append(", the day is over" if is_over else f" of {clock_text(frame.duration_s)}", _DIM)
     table.add_row(left, Text(f"up to {frame.speed:g} s per second", _DIM))
     return table
 
@@ -229,7 +235,7 @@ def _texts(frame: ScreenFrame, links: DemoLinks, width: int) -> RenderableType:
     state = Text()
     if frame.state is not None:
         sign, colour = STATES[frame.state]
-        state.append(f"{sign} {frame.word}", f"bold {colour}")
+        state.append(f"{sign} {_word(frame)}", f"bold {colour}")
     if frame.reason:
         state.append(f"  {shorten(frame.reason, room - len(state) - 2)}")
     table.add_row("tidegate", state or Text("starting", _DIM))

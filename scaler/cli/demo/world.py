@@ -45,7 +45,7 @@ class ScreenFrame:
 
     slo_met_ratio: as in `Summary`.
 
-    gpu_active: ratio of each ready replica's GPU, in the order of pods. demand: unrounded replicas; state, word,
+    gpu_active: ratio of each ready replica's GPU, in the order of pods. demand: unrounded replicas; state,
     reason: as in `scaler.explain.rows`. autoscaler: last action of the stand-in.
     """
 
@@ -67,7 +67,6 @@ class ScreenFrame:
     gpu_hours: float
     demand: float | None = None
     state: WorkloadState | None = None
-    word: str = ""
     reason: str = ""
     autoscaler: str = ""
 

@@ -52,7 +52,6 @@ BUSY = replace(
     slo_met_ratio=0.95,
     demand=4.4,
     state=WorkloadState.SERVING,
-    word="serving",
     reason="waiting 12 of 4 per replica",
     autoscaler="HPA: 3 to 5, follows its metrics: 5",
 )
@@ -88,6 +87,16 @@ def test_view_names_its_page_its_slo_its_colours_and_that_time_is_simulated():
         "745 of 900 answered, 95.0 % within the SLO, 0.00 GPU-hours",
     ):
         assert part in text
+
+
+def test_state_is_one_word_that_its_reason_does_not_repeat():
+    capped = replace(BUSY, reason="capped: 90 requests in progress, 160 waiting; 24.7 replicas are needed")
+    assert "● serving  capped: 90 requests" in "\n".join(drawn([QUIET, capped], 80, 24))
+
+
+def test_clock_after_the_day_is_not_of_the_day():
+    text = drawn([QUIET, replace(BUSY, at_s=1300.0)], 80, 24)[0]
+    assert text.startswith("tidegate demo  simulated 00:21:40, the day is over")
 
 
 def test_no_sentence_ends_within_a_word():
@@ -169,12 +178,12 @@ def plain(frames: list[ScreenFrame]) -> list[str]:
 
 
 def test_plain_output_has_a_line_per_change_and_every_thirty_seconds():
-    frames = [replace(QUIET, at_s=float(second), state=WorkloadState.ASLEEP, word="asleep") for second in range(100)]
+    frames = [replace(QUIET, at_s=float(second), state=WorkloadState.ASLEEP) for second in range(100)]
     assert len(plain(frames)) == 4
-    frames[10] = replace(frames[10], state=WorkloadState.LOADING, word="queued")
+    frames[10] = replace(frames[10], state=WorkloadState.LOADING)
     assert [line[:18] for line in plain(frames)] == [
         "00:00:00 asleep   ",
-        "00:00:10 queued   ",
+        "00:00:10 loading  ",
         "00:00:11 asleep   ",
         "00:00:41 asleep   ",
         "00:01:11 asleep   ",
