@@ -116,6 +116,15 @@ async def test_phone_is_as_wide_as_the_longest_objective_allows(visit, site):
     assert await page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+async def test_phone_head_is_one_line_without_an_answer(visit, site):
+    page = await visit(EVERY_REASON, **PHONE)
+    height = "document.querySelector('.bar').offsetHeight"
+    before = await page.evaluate(height)
+    await site.stop()
+    await page.until("!document.querySelector('#silence').hidden")
+    assert await page.evaluate(height) == before < 60
+
+
 async def test_unknown_figures_have_one_size(visit):
     page = await visit([decision("silent", Reason.UNKNOWN)])
     sizes = "[...document.querySelectorAll('.gpus dd')].map((each) => getComputedStyle(each).fontSize)"
