@@ -216,11 +216,11 @@ class Freshness(Section):
 
 
 class Prices(Section):
-    """Costs of the accounts, and those that `keep_warm: auto` weighs, in any currency: their ratio decides."""
+    """Costs of the accounts, which `keep_warm: auto` weighs too, in any currency: their ratio decides."""
 
     gpu_hour: Price = 2.5
-    """Cost of one GPU for an hour, of models that `gpus` does not name. Higher scales to zero sooner. Without it
-    `keep_warm` weighs 2.5, and accounts have public list prices (docs/explanation/accounting.md)."""
+    """Cost of one GPU for an hour, of models that `gpus` does not name. Higher scales to zero sooner. Without it a
+    model has its public list price (docs/explanation/accounting.md), and without that `keep_warm` weighs 2.5."""
     gpus: dict[str, Price] = Field(default_factory=dict)
     """Cost of one GPU for an hour by model, as `{H100: 3.9, A100 80GB: 1.8}`: a model has all words of its key, and
     most words win."""

@@ -195,7 +195,7 @@ class Workload(Section):
     """The cluster's `--horizontal-pod-autoscaler-tolerance`, used if neither HPA nor ScaledObject sets
     `behavior.scaleUp.tolerance`. Too high overshoots; too low loses steps."""
     gpu_hour: Price | None = None
-    """Cost of one of its GPUs for an hour, in the accounts. null: `prices`."""
+    """Cost of one of its GPUs for an hour. null: `prices`."""
     group: Group | None = None
     """Group of workloads of one namespace (docs/how-to/groups.md). null: it counts the whole queue of its gateway."""
     role: Role | None = None

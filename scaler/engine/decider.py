@@ -19,7 +19,7 @@ from scaler.columns import Array, Columns, Identities, Mask, Rows, State, copy_i
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
-from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
+from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices, ReplicaCost
 from scaler.policy.estimators.cold_start import ColdStarts
 from scaler.policy.groups import Decided, Groups, closure, decide_groups
 from scaler.policy.kernel import answered, choose
@@ -448,11 +448,23 @@ class Decider:
         specs = self._specs
         zero = (verdicts.replicas == 0.0) & ~self.observed
         found = Circumstances(whole, zero, specs.minimum, specs.maximum, specs.gpu_quiet, rise_s=self._interval_s)
-        hour = np.where(np.isnan(self._gpu_hour), totals.held.hour, self._gpu_hour)
-        answers = SweepAnswers(verdicts.replicas, self.observed, hour)
+        answers = SweepAnswers(verdicts.replicas, self.observed, self._hour(totals))
         moment = look(totals, found, answers, self.books.now, now)
         self.books.enter_fleet(self._fleet, now, leads=leads)
         self.books.enter(moment, self._latest.activity.take_counted(), now, leads=leads)
+
+    def _hour(self, totals: Aggregate) -> Floats:
+        """The price of one GPU of each workload for an hour; NaN unknown. totals: of all."""
+        return np.where(np.isnan(self._gpu_hour), totals.held.hour, self._gpu_hour)
+
+    def _replica_cost(self, totals: Aggregate) -> ReplicaCost:
+        """The price is that of the accounts, which remember that of GPUs that are not shown any more."""
+        last = self.books.now
+        each, hour = (
+            np.where(np.isnan(column), before, column)
+            for column, before in ((totals.whole_each, last.each), (self._hour(totals), last.hour))
+        )
+        return ReplicaCost(totals.gpus_each, np.where(each > 0.0, each, 1.0) * hour)
 
     def _decide(self, rows: Rows, now: float, *, arrival: Arrival | None = None, leads: bool = False) -> list[Decision]:
         """Decides `rows`, which are whole groups.
@@ -471,7 +483,9 @@ class Decider:
         if filled.any():
             totals.impute(filled)
         if arrival is None:
-            self._constraint_source.rest(rows, totals.readings, complete, totals.gpus_each, totals.finished, now)
+            self._constraint_source.rest(
+                rows, totals.readings, complete, self._replica_cost(totals), totals.finished, now
+            )
             self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
         else:
             self._observe(rows, totals, filled | complete, arrival)

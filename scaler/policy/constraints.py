@@ -45,6 +45,18 @@ class HourlyPrices(NamedTuple):
 PRICES = HourlyPrices(gpu_hour=2.5, waiting_hour=30.0)
 
 
+class ReplicaCost(NamedTuple):
+    """The GPUs of one replica and its price, shape (rows,); NaN unknown.
+
+    hour: the money for an hour of it with all its GPUs: whole ones at the price of their model, so a MIG slice costs
+          its part. The wait and the warmth are weighed in one currency, and an H100 costs eight times as much as an L4:
+          one price for both keeps the one warm too long and the other too short.
+    """
+
+    gpus: Floats
+    hour: Floats
+
+
 class KeepWarmConfig(NamedTuple):
     """The configuration of the keep-warm estimator of one workload. Times in seconds.
 
@@ -83,7 +95,7 @@ class ConstraintSource:
         )
         self._gaps, self._keep_warm, self._budget = Gaps(rows), KeepWarm(self._rules), ErrorBudget(rows)
         self.starts = Starts(rows)
-        self._gpus = np.full(rows, np.nan)  # of one replica, as last reported
+        self._gpus, self._replica_hour = np.full((2, rows), np.nan)  # of one replica, as last reported
         self._saving = Saving(*np.full((2, rows), np.nan))
 
     def reorder(self, overrides: Sequence[WorkloadOverrides]) -> None:
@@ -116,11 +128,11 @@ class ConstraintSource:
         return self._keep_warm.expects(self._gaps.idle_since, now) & self._specs.sleeps
 
     def rest(
-        self, rows: Rows, readings: Readings, complete: Mask, gpus_each: Floats, finished: Floats, now: float
+        self, rows: Rows, readings: Readings, complete: Mask, cost: ReplicaCost, finished: Floats, now: float
     ) -> None:
         """Updates the estimates with the readings of these workloads, in ascending order.
 
-        gpus_each: GPUs of one replica. finished: requests, a counter.
+        cost: of one replica of each. finished: requests, a counter.
         """
         waiting = zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held)
         work = waiting + zero_if_unknown(readings.running)
@@ -131,24 +143,27 @@ class ConstraintSource:
         self.starts.passed(now)
         # A rejected request is demand too.
         ended = self._gaps.observe(rows, busy, np.fmax(readings.active_at, readings.refused_at), complete, now)
-        self._gpus[rows] = np.where(np.isnan(gpus_each), self._gpus[rows], gpus_each)
+        for last, new in ((self._gpus, cost.gpus), (self._replica_hour, cost.hour)):
+            last[rows] = np.where(np.isnan(new), last[rows], new)
         traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, readings.ready)
         start, lowest = self._start_times(), self._rules.lowest
         self._budget.observe(rows, traffic, ended, lowest, start.p50, now)
         resting = ~np.isnan(self._gaps.idle_since)
         resting[ended.rows] = False  # a request that came and went: the pause is another one
-        self._keep_warm.learn(ended, self._gaps, self._stakes(start, resting, now), now)
+        self._keep_warm.learn(ended, self._gaps, self._weigh(start, resting, now), now)
 
     def _start_times(self) -> ColdStarts:
         """With an SLO an unmeasured start counts as a usual one: a budget cannot wait for the first cold start."""
         has_slo = self._specs.itl > 0.0
         return ColdStarts(*(np.where(has_slo & np.isnan(s), UNLEARNED_START_S, s) for s in self.starts.times))
 
-    def _stakes(self, start: ColdStarts, resting: Mask, now: float) -> Stakes:
-        """A replica without a known GPU counts as one GPU: batch work on processors is not what this is for."""
-        gpus = np.where(self._gpus > 0.0, self._gpus, 1.0)
-        idle = gpus * self._prices.gpu_hour / HOUR_S
-        clients = np.ones(len(gpus))
+    def _weigh(self, start: ColdStarts, resting: Mask, now: float) -> Stakes:
+        """Without the price of its own GPUs a replica costs `prices.gpu_hour` for each. One without a known GPU counts
+        as one GPU: batch work on processors is not what this is for.
+        """
+        any_model = np.where(self._gpus > 0.0, self._gpus, 1.0) * self._prices.gpu_hour
+        idle = np.where(self._replica_hour > 0.0, self._replica_hour, any_model) / HOUR_S
+        clients = np.ones(len(idle))
         has_slo = self._specs.itl > 0.0
         if has_slo.any():
             clients = np.where(has_slo, self._budget.price(resting, start.p50, now), clients)

@@ -24,7 +24,7 @@ class WorkloadSpec:
     probe_period: seconds; regular requests at most this far apart are probes. 0: every request counts.
     target:      its scale target in its namespace, as `Deployment/chat`; "" if unknown.
     tolerance:   of its HPA, a ratio: a step up within it is dropped, so the published number is rounded past it.
-    gpu_hour:    the price of one of its GPUs for an hour, in the accounts; None: that of the model.
+    gpu_hour:    the price of one of its GPUs for an hour; None: that of the model.
     slo_unsized: why its SLO is measured and does not size it, for people; "" if it does.
     """
 

@@ -29,7 +29,7 @@ from scaler.policy.capacity import (
     WorkRate,
 )
 from scaler.policy.columns import REASONS, SMOOTHED, Constraints, Memory, Readings, Signal, Spec, Specs
-from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
+from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig, ReplicaCost
 from scaler.policy.estimators.idle_time import BLIND_S
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
@@ -324,7 +324,8 @@ class _Past:
 
     def __init__(self, specs: Specs, teaching: KeepWarmConfig) -> None:
         self._constraints = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
-        self._row, self._valid, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
+        self._row, self._valid = np.arange(1), np.ones(1, dtype=np.bool_)
+        self._cost = ReplicaCost(np.full(1, nan), np.full(1, nan))  # a trace has no model of a GPU
         self._looked_at = 0.0  # seconds of the load
         self.start_s = nan  # that a start takes, as far as one was measured
         self.looks_again_at = 0.0
@@ -332,7 +333,7 @@ class _Past:
     def constraints(self, observation: Observation, readings: Readings) -> Constraints:
         self._time_starts(observation)
         finished = np.full(1, float(observation.finished))
-        self._constraints.rest(self._row, readings, self._valid, self._gpus, finished, observation.now)
+        self._constraints.rest(self._row, readings, self._valid, self._cost, finished, observation.now)
         standing = self._constraints.at(observation.now)
         again = float(self._constraints.returns_at(self._row)[0])
         self.looks_again_at = observation.now + BLIND_S / 2.0

@@ -51,9 +51,11 @@ def plan(
 class Scene:
     """Lands scrapes as text, sweeps, and keeps the last published decisions. Times are seconds of its clock."""
 
-    def __init__(self, *plans):
+    def __init__(self, *plans, gpu_hours=None):
         self.now = 1000.0
-        self.decider = Decider(plans or (plan(),), interval_s=INTERVAL_S, fresh_intervals=INTERVALS, log_bytes=LOG)
+        self.decider = Decider(
+            plans or (plan(),), interval_s=INTERVAL_S, fresh_intervals=INTERVALS, log_bytes=LOG, gpu_hours=gpu_hours
+        )
         self.decisions = {}
         self._readers = {}
 
@@ -142,13 +144,13 @@ class Scene:
 
 @pytest.fixture
 def scene():
-    """`scene(*plans)`. At the end of the test, every entry of its decision log is decided again and must be equal:
-    every storyboard checks invariant 11.
+    """`scene(*plans, gpu_hours=None)`. At the end of the test, every entry of its decision log is decided again and
+    must be equal: every storyboard checks invariant 11.
     """
     scenes = []
 
-    def make(*plans):
-        scenes.append(Scene(*plans))
+    def make(*plans, gpu_hours=None):
+        scenes.append(Scene(*plans, gpu_hours=gpu_hours))
         return scenes[-1]
 
     yield make

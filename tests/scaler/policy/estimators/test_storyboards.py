@@ -10,7 +10,7 @@ from exporter.model import PodKey, WorkloadKey
 from scaler.columns import State, translated
 from scaler.engine.checkpoint_format import pack, unpack
 from scaler.policy.columns import Readings, Signal, Spec, Specs
-from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
+from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig, ReplicaCost
 from scaler.policy.overrides import WorkloadOverrides
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -24,9 +24,10 @@ AUTO = KeepWarmConfig(learns=True, lowest=60.0, highest=4 * HOUR)
 class Played:
     """One workload that is looked at every 30 s."""
 
-    def __init__(self, gpus=1.0, now=0.0, spec=SPEC):
+    def __init__(self, gpus=1.0, now=0.0, spec=SPEC, hour=np.nan):
         self.stands = ConstraintSource(Specs.stack([spec]), [WorkloadOverrides((), ())], [AUTO], PRICES)
-        self.gpus, self.now, self.finished = gpus, now, np.nan
+        self.cost = ReplicaCost(np.array([gpus]), np.array([hour]))
+        self.now, self.finished = now, np.nan
 
     def started(self, seconds):
         """A pod has been loading for so long when it becomes ready."""
@@ -45,9 +46,7 @@ class Played:
             counts = {"waiting": 0.0, "running": 0.0, "wanted": 1.0, "existing": 1.0, "pending": 0.0, **given}
             columns = {name: np.array([value]) for name, value in {**counts, "ready": ready}.items()}
             readings = Readings.unknown(1)._replace(**columns)
-            self.stands.rest(
-                ROW, readings, np.array([complete]), np.array([self.gpus]), np.array([self.finished]), self.now
-            )
+            self.stands.rest(ROW, readings, np.array([complete]), self.cost, np.array([self.finished]), self.now)
             expected += bool(self.stands.expected(self.now)[0])
         return expected / round(seconds / TICK)
 
@@ -85,6 +84,24 @@ def test_break_even_follows_the_start_and_the_gpus_of_a_replica():
         each(TICK)
         windows.append(round(each.window))
     assert windows == [979, 301, 979]
+
+
+def test_break_even_follows_the_price_of_the_replica():
+    # 75.3 * (1 + 30 / price): eight GPUs of 6.88, one, one of 0.80; and one whose price is unknown, at 2.50.
+    windows = []
+    for gpus, hour in ((8.0, 8 * 6.88), (1.0, 6.88), (1.0, 0.8), (1.0, np.nan)):
+        each = Played(gpus=gpus, hour=hour).started(72.0)
+        each(TICK)
+        windows.append(round(each.window))
+    assert windows == [116, 404, 2899, 979]
+
+
+def test_last_known_price_holds_while_no_gpu_is_shown():
+    played = Played(hour=6.88).started(72.0)
+    played(TICK)
+    played.cost = ReplicaCost(np.full(1, np.nan), np.full(1, np.nan))
+    played(TICK)
+    assert round(played.window) == 404
 
 
 def test_days_of_office_hours_end_in_a_start_before_the_return(played):
