@@ -6,7 +6,8 @@ also without responses (staleness, decay, keep-warm). Both return the Decisions 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import inf, nan
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
 from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices, ReplicaCost
 from scaler.policy.estimators.cold_start import ColdStarts
+from scaler.policy.estimators.further_hour import FurtherHour, further_hour
 from scaler.policy.groups import Decided, Groups, closure, decide_groups
 from scaler.policy.kernel import answered, choose
 from scaler.policy.overrides import Brake
@@ -245,6 +247,16 @@ class Decider:
         """Returns None if the workload is unknown."""
         row = self._rows.get(workload)
         return None if row is None else self.plans[row]
+
+    def further_hour(self, workloads: Collection[WorkloadKey], now: float) -> Callable[[], FurtherHour]:
+        """What one more hour of keep-warm would cost and save, of known workloads; computed when called, in any thread.
+
+        now: POSIX seconds. A price is that of the accounts.
+        """
+        rows = np.array([self._rows[workload] for workload in workloads], dtype=np.int64)
+        gpus = np.maximum(self._specs.minimum[rows], 1.0) * self.books.now.each[rows]
+        pauses = self._constraint_source.pauses(rows, self.books.since[rows], now)
+        return partial(further_hour, pauses, gpus, self.books.now.hour[rows])
 
     def gpu_responses(self) -> list[Samples]:
         """The last response of each target with GPUs."""

@@ -16,14 +16,17 @@ from scaler.policy.attainment import BUDGET
 from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED
 from scaler.policy.trace import GPU, GRACE, REQUESTS, UNPROVEN
 
+from . import further_hour
 from .formats import clock, counted, lasting, number
 from .steps import Step
 from .trace import Case
 
 
-def overrides(case: Case, decision: Decision | None) -> Step:
-    """decision: the Board's, if it is of this moment, for the text of its overrides."""
-    sentences = [*_idleness(case), *_budget(case, decision), *_brake(case, decision), *_schedule(case, decision)]
+def overrides(case: Case, decision: Decision | None, hour: further_hour.Document | None = None) -> Step:
+    """decision: the Board's, if it is of this moment, for the text of its overrides. hour: one more of keep-warm."""
+    idle = not isnan(case.after.idle_since) and case.may_sleep
+    sentences = [*_idleness(case), *(further_hour.sentences(hour) if idle else ()), *_budget(case, decision)]
+    sentences += [*_brake(case, decision), *_schedule(case, decision)]
     if case.aside.group_floor > 0.0:
         sentences.append(f"Its group is awake and needs at least {counted(case.aside.group_floor, 'replica')} of it.")
     if case.raise_only:

@@ -24,10 +24,11 @@ from scaler.engine.decider import Decider
 from scaler.engine.decision_log import WIDTH, DecisionHistory, Entry, column_index
 from scaler.model import Board, Decision
 from scaler.policy.columns import OBJECTIVES, REASONS, Spec
+from scaler.policy.estimators.further_hour import FurtherHour
 from scaler.signals.pods import TargetReading
 from scaler.signals.smoothing import Rings
 
-from . import history, rows
+from . import further_hour, history, rows
 from .constraints import overrides, published
 from .formats import clock
 from .history import HistorySpan
@@ -56,6 +57,7 @@ class ExplainInput:
     follows:    HOST:PORT of the leader whose Board this replica repeats; None if the Board is its own.
     reads, rings: the latest samples of its targets, and its windows.
     controller: what KEDA and the HPA do with the current decision; None if unknown.
+    further_hour: computes what one more hour of keep-warm would cost and save, at present.
     """
 
     workload: WorkloadKey
@@ -67,6 +69,7 @@ class ExplainInput:
     reads: Sequence[TargetReading] = ()
     rings: Rings | None = None
     controller: ControllerOutcome | None = None
+    further_hour: Callable[[], FurtherHour] | None = None
 
 
 class DecisionExplainer:
@@ -98,7 +101,8 @@ class DecisionExplainer:
             empty = DecisionHistory(np.empty((0, WIDTH)), 0, ())
             return partial(document, ExplainInput(workload, now, at, empty, decision, follows))
         reads, rings = self._decider.pages(workload, now), self._decider.rings(workload)
-        about = ExplainInput(workload, now, at, past, decision, follows, reads, rings, controller)
+        hour = self._decider.further_hour([workload], now)
+        about = ExplainInput(workload, now, at, past, decision, follows, reads, rings, controller, hour)
         return partial(document, about)
 
 
@@ -107,6 +111,9 @@ def document(about: ExplainInput) -> Document:
     entry = about.past.at(about.now if about.at is None else about.at)
     case = None if entry is None else Case.of(entry)
     begins = float(about.past.times[0]) if len(about.past) else None
+    hour = (
+        None if about.further_hour is None or about.at is not None else further_hour.documents(about.further_hour())[0]
+    )
     return {
         "workload": about.workload._asdict(),
         "now": about.now,
@@ -116,13 +123,14 @@ def document(about: ExplainInput) -> Document:
         "answer": None if about.decision is None else about.decision.to_document(),
         "row": None if about.decision is None else _row(about.decision, about),
         "follows": about.follows,
-        "chain": [] if case is None else _chain(case, about),
+        "chain": [] if case is None else _chain(case, about, hour),
+        "further_hour": hour,
         "inputs": None if entry is None else inputs(entry),
         "changes": _changes(about.past),
     }
 
 
-def _chain(case: Case, about: ExplainInput) -> list[Document]:
+def _chain(case: Case, about: ExplainInput, hour: further_hour.Document | None) -> list[Document]:
     """The documents of the steps. Of the past only what the log has is known."""
     present = about.at is None
     decision = about.decision if present else None
@@ -133,7 +141,7 @@ def _chain(case: Case, about: ExplainInput) -> list[Document]:
         objectives(case, decision),
         winner(case),
         clamp(case),
-        overrides(case, decision),
+        overrides(case, decision, hour),
         published(case, decision, about.follows if present else None),
     ]
     last = [controller_step(about.controller)] if present and about.controller is not None else []

@@ -21,8 +21,9 @@ from scaler.columns import Array, Columns, Mask, Rows, zero_if_unknown
 from .columns import WARM, Constraints, Readings, Specs
 from .estimators.cold_start import ColdStarts, Starts
 from .estimators.error_budget import ErrorBudget, Traffic
-from .estimators.idle_time import Gaps
-from .estimators.keep_warm import KeepWarm, KeepWarmRules, Saving, Stakes
+from .estimators.further_hour import SHORTEST_COUNTED_S, RecordedPauses
+from .estimators.idle_time import Gaps, decayed_time
+from .estimators.keep_warm import DAY_S, KeepWarm, KeepWarmRules, Saving, Stakes
 from .overrides import ActiveOverride, Brake, OverrideChanges, Overrides, WorkloadOverrides
 from .sizing import (
     UNLEARNED_START_S,
@@ -97,6 +98,7 @@ class ConstraintSource:
         self.starts = Starts(rows)
         self._gpus, self._replica_hour = np.full((2, rows), np.nan)  # of one replica, as last reported
         self._saving = Saving(*np.full((2, rows), np.nan))
+        self._stakes = Stakes(*np.full((len(Stakes._fields), rows), np.nan))  # as of the last call of `rest`
 
     def reorder(self, overrides: Sequence[WorkloadOverrides]) -> None:
         """Replaces the overrides of all workloads. The end of each brake is reported once."""
@@ -150,7 +152,8 @@ class ConstraintSource:
         self._budget.observe(rows, traffic, ended, lowest, start.p50, now)
         resting = ~np.isnan(self._gaps.idle_since)
         resting[ended.rows] = False  # a request that came and went: the pause is another one
-        self._keep_warm.learn(ended, self._gaps, self._weigh(start, resting, now), now)
+        self._stakes = self._weigh(start, resting, now)
+        self._keep_warm.learn(ended, self._gaps, self._stakes, now)
 
     def _start_times(self) -> ColdStarts:
         """With an SLO an unmeasured start counts as a usual one: a budget cannot wait for the first cold start."""
@@ -177,6 +180,25 @@ class ConstraintSource:
     def saving(self, rows: Rows) -> Saving:
         """Savings of the estimates, as of the last call of `at`."""
         return Saving(*(column[rows] for column in self._saving))
+
+    def pauses(self, rows: Rows, since: Floats, now: float) -> RecordedPauses:
+        """A copy of the pauses of these workloads, for `further_hour`.
+
+        since: POSIX seconds when each began to be counted.
+        """
+        histograms, schedule = self._gaps.histograms, self._keep_warm.schedule
+        weight = histograms.weight(now, rows)
+        counted = np.where(now - since >= SHORTEST_COUNTED_S, decayed_time(now - since, histograms.half_life), np.nan)
+        return RecordedPauses(
+            weights=histograms.weights[rows],
+            edges=histograms.edges,
+            number=weight,
+            per_day=np.where(self._specs.sleeps[rows], weight / counted * DAY_S, np.nan),
+            keep_warm=schedule.keep_warm[rows],
+            starts_again=schedule.prewarm_from[rows],
+            start=self._stakes.start[rows],
+            waiting=self._stakes.waiting[rows],
+        )
 
     @property
     def error_budget(self) -> tuple[Floats, Floats]:

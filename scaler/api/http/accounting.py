@@ -27,6 +27,8 @@ from exporter.model import Floats, WorkloadKey
 from exporter.scrape.metrics import LazySamples
 from scaler.columns import Mask
 from scaler.engine.accounting import HELD, STATES, AccountedSweep, FleetGpus, FleetSums, LedgerSums
+from scaler.explain import further_hour
+from scaler.policy.estimators.further_hour import FurtherHour
 
 from .collectors import LABELS
 
@@ -212,13 +214,16 @@ class Account(NamedTuple):
     moment: AccountedSweep
     fleet: FleetGpus
     fleet_sums: FleetSums
+    further_hour: Callable[[], FurtherHour]
 
 
-def account(ledger: Decider) -> Account:
+def account(ledger: Decider, now: float) -> Account:
+    """now: POSIX seconds."""
     books = ledger.books
     sums = LedgerSums(*(column.copy() for column in books.kept))
     since = books.since.copy()
-    return Account(ledger.workloads, ledger.observed, since, sums, books.now, books.fleet, books.fleet_kept)
+    hour = ledger.further_hour(ledger.workloads, now)
+    return Account(ledger.workloads, ledger.observed, since, sums, books.now, books.fleet, books.fleet_kept, hour)
 
 
 def document(
@@ -268,7 +273,7 @@ def _entries(account: Account, team: Teams) -> Iterator[dict[str, Any]]:
     # Lists first: numbers taken out of arrays one by one take much longer.
     sums = {name: column.tolist() for name, column in account.sums._asdict().items()}
     since, observes = account.since.tolist(), account.observed.tolist()
-    hours = account.moment.hour.tolist()
+    hours, further = account.moment.hour.tolist(), further_hour.documents(account.further_hour())
     held_by_all = account.sums.gpu_seconds[:, HELD].sum(axis=1).tolist()
     cost_by_all = account.sums.cost[:, HELD].sum(axis=1).tolist()
     for row, workload in enumerate(account.workloads):
@@ -308,6 +313,7 @@ def _entries(account: Account, team: Teams) -> Iterator[dict[str, Any]]:
                 "cost": _per_million(cost, of["priced"], held, tokens),
                 "joules": _per_million(of["joules"], of["powered"], held, tokens),
             },
+            "further_hour": further[row],
             "shadow": shadow if observes[row] or of["shadow"] else None,
         }
 
@@ -327,8 +333,9 @@ def routes(
 
     async def get(_: web.Request) -> web.Response:
         ledger = source()
-        copied = None if ledger is None else account(ledger)
-        return web.json_response(text=await asyncio.to_thread(_text, copied, gpu_hour(), now(), team))
+        at = now()
+        copied = None if ledger is None else account(ledger, at)
+        return web.json_response(text=await asyncio.to_thread(_text, copied, gpu_hour(), at, team))
 
     return [web.get(PATH, get)]
 

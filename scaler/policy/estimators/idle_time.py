@@ -55,6 +55,19 @@ def scale(first: float, growth: float, last: float) -> Floats:
     return np.asarray(first * (growth ** np.arange(count) - 1.0) / (growth - 1.0), dtype=np.float64)
 
 
+def middles(edges: Floats) -> Floats:
+    """The value that a bucket stands for: its middle; of the open last one, its beginning."""
+    return np.append((edges[:-1] + edges[1:]) / 2.0, edges[-1])
+
+
+def decayed_time(seconds: Floats, half_life: float) -> Floats:
+    """The seconds that a decayed sum holds after so many: the sum of a steady rate r is r times this.
+
+    It is the integral of 2**(-t / half_life): half_life / ln 2 * (1 - 2**(-seconds / half_life)).
+    """
+    return half_life / np.log(2.0) * (1.0 - 2.0 ** -(seconds / half_life))
+
+
 EDGES = scale(SHORTEST_S, GROWTH, LONGEST_S)
 
 

@@ -42,7 +42,7 @@ import numpy as np
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into
 
-from .idle_time import HALF_LIFE_S, LONGEST_S, Gaps, IdleEnds
+from .idle_time import HALF_LIFE_S, LONGEST_S, Gaps, IdleEnds, decayed_time, middles
 
 CREDIT, MOST_CREDIT, DRIP = 3.0, 10.0, 0.1
 # A choice takes about 0.3 ms. If the prices of ten thousand workloads change, the choices are spread over ticks.
@@ -210,12 +210,8 @@ class KeepWarm:
         return np.asarray((rested >= self.schedule.prewarm_from) & (rested < self.schedule.prewarm_until))
 
     def saving(self, now: float) -> Saving:
-        """The measured saving of all workloads.
-
-        Rests in the last half-life count most. The sum of a steady rate that decays with that half-life is
-        rate * half_life / ln 2 * (1 - 2**(-time / half_life)) after such a time.
-        """
-        fills = self._half_life / np.log(2.0) * (1.0 - 2.0 ** -((now - self._opened) / self._half_life))
+        """The measured saving of all workloads. Rests in the last half-life count most."""
+        fills = decayed_time(now - self._opened, self._half_life)
         per_day = self._account * (self._faded(np.arange(len(self._at)), now) / fills * DAY_S)[:, None]
         return Saving(per_day[:, 1] - per_day[:, 0], per_day[:, 3] - per_day[:, 2])
 
@@ -322,11 +318,10 @@ class _Running:
     """
 
     def __init__(self, shares: Floats, edges: Floats) -> None:
-        middles = np.append((edges[:-1] + edges[1:]) / 2.0, edges[-1])
         nothing = np.zeros((len(shares), 1))
         self._edges = edges
         self._mass = np.concatenate([nothing, shares.cumsum(axis=1)], axis=1)
-        self._time = np.concatenate([nothing, (shares * middles).cumsum(axis=1)], axis=1)
+        self._time = np.concatenate([nothing, (shares * middles(edges)).cumsum(axis=1)], axis=1)
 
     def _bucket(self, times: Floats) -> Rows:
         return np.maximum(np.searchsorted(self._edges, np.nan_to_num(times), side="right") - 1, 0)

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from exporter.model import WorkloadKey
 from scaler.api.http.accounting import AccountsCollector, account, document
 from scaler.engine.accounting import STATES, AccountedSweep, FleetGpus, GpuUse, Ledger
+from scaler.policy.estimators.further_hour import FurtherHour
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code", "decode")
 SERVING, ASLEEP = STATES.index(GpuUse.SERVING), STATES.index(GpuUse.ASLEEP)
@@ -19,6 +20,12 @@ class Books:
 
     workloads = (CODE, CHAT)
     observed = np.array([True, False])
+
+    def further_hour(self, workloads, now):
+        """Of chat alone: 2 pauses, and half a cold start of unknown length per day."""
+        known = {CHAT: (2.0, 7200.0, 7.2, 0.5, np.nan, np.nan)}
+        numbers = [known.get(each, (np.nan,) * len(FurtherHour._fields)) for each in workloads]
+        return lambda: FurtherHour(*np.array(numbers).T)
 
     def __init__(self):
         self.books = Ledger(2, gap_s=15.0)
@@ -106,7 +113,7 @@ def test_no_accounts_are_exposed_before_the_first_sweep(books):
 
 def test_document_has_null_for_unknown_values(books):
     teams = {CHAT: "search"}.get
-    accounts = json.loads(json.dumps(document(account(books), 2.5, 1010.0, teams), allow_nan=False))
+    accounts = json.loads(json.dumps(document(account(books, 1010.0), 2.5, 1010.0, teams), allow_nan=False))
     assert (accounts["now"], accounts["since"], accounts["gpu_hour"]) == (1010.0, 1000.0, 2.5)
     chat, code = accounts["workloads"]
     nothing = dict.fromkeys(map(str, STATES), 0.0)
@@ -124,9 +131,13 @@ def test_document_has_null_for_unknown_values(books):
             "cost": {"prompt": pytest.approx(800.0), "generation": None},
             "joules": {"prompt": pytest.approx(15e6), "generation": None},
         },
+        "further_hour": {
+            "pauses": 2.0, "gpu_seconds": 7200.0, "cost": 7.2, "cold_starts": 0.5, "waiting_s": None, "saved": None,
+        },
         "shadow": None,
     }  # fmt: skip
     assert accounts["nodes"] is None
+    assert code["further_hour"] is None
     assert (code["team"], code["gpu_hour"], code["joules"]) == (None, None, None)
     assert code["cost"] == dict.fromkeys(map(str, STATES))
     assert code["per_million_tokens"]["cost"] == {"prompt": None, "generation": None}
@@ -156,7 +167,7 @@ def test_gpus_of_nodes_are_held_or_unallocated(books, samples):
     assert found["tidegate_node_gpu_seconds_total", ("state", "held")] == 160.0
     assert found["tidegate_node_gpu_seconds_total", ("state", "unallocated")] == 40.0
     assert found["tidegate_node_cost_total", ("state", "unallocated")] == pytest.approx(0.04)
-    nodes = document(account(books), None, 1030.0)["nodes"]
+    nodes = document(account(books, 1030.0), None, 1030.0)["nodes"]
     assert (nodes["since"], nodes["gpus"], nodes["gpu_seconds"], nodes["unallocated_gpu_seconds"]) == (
         1020.0, 20.0, 200.0, 40.0,
     )  # fmt: skip
@@ -164,4 +175,6 @@ def test_gpus_of_nodes_are_held_or_unallocated(books, samples):
 
 def test_ratio_to_tokens_needs_the_price_of_nearly_all_gpus(books):
     books.books.kept.priced[:] *= 0.9
-    assert document(account(books), None, 1010.0)["workloads"][0]["per_million_tokens"]["cost"]["prompt"] is None
+    assert (
+        document(account(books, 1010.0), None, 1010.0)["workloads"][0]["per_million_tokens"]["cost"]["prompt"] is None
+    )

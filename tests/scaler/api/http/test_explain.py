@@ -56,7 +56,8 @@ async def test_document_is_of_the_last_sweep_and_reproduces_its_decision(decided
     status, document = await decided_site.get_json("/api/v1/explain/ai/chat")
     assert status == 200
     assert list(document) == [
-        "workload", "now", "at", "log_begins_at", "summary", "answer", "row", "follows", "chain", "inputs", "changes"
+        "workload", "now", "at", "log_begins_at", "summary", "answer", "row", "follows", "chain", "further_hour",
+        "inputs", "changes",
     ]  # fmt: skip
     assert document["workload"] == {"namespace": "ai", "name": "chat", "trigger": ""}
     assert (document["now"], document["at"], document["log_begins_at"]) == (1061.0, 1060.0, 1000.0)
