@@ -16,14 +16,15 @@ from scaler.engine.checkpoint_format import pack, unpack
 
 GAP_S = 10.0
 WORKLOADS = 3
-# Resource, product, label `replicas`, devices of one GPU.
+# Resource, product, label `replicas`, devices of one GPU, and the part of a GPU that a device is.
 KINDS = (
-    ("nvidia.com/gpu", "NVIDIA-H100-80GB-HBM3", 1, 1),
-    ("nvidia.com/gpu", "Tesla-T4-SHARED", 4, 4),
-    ("nvidia.com/gpu.shared", "NVIDIA-L4", 10, 10),
-    ("nvidia.com/mig-1g.10gb", "NVIDIA-A100-SXM4-80GB", 1, 7),
-    ("nvidia.com/mig-3g.40gb", "NVIDIA-A100-SXM4-80GB", 1, 2),
-    ("nvidia.com/mig-2g.12gb", "NVIDIA-A30", 1, 2),
+    ("nvidia.com/gpu", "NVIDIA-H100-80GB-HBM3", 1, 1, 1),
+    ("nvidia.com/gpu", "Tesla-T4-SHARED", 4, 4, 1 / 4),
+    ("nvidia.com/gpu.shared", "NVIDIA-L4", 10, 10, 1 / 10),
+    ("nvidia.com/mig-1g.10gb", "NVIDIA-A100-SXM4-80GB", 1, 7, 1 / 7),
+    ("nvidia.com/mig-1g.10gb.shared", "NVIDIA-A100-SXM4-80GB", 2, 14, 1 / 14),
+    ("nvidia.com/mig-3g.40gb", "NVIDIA-A100-SXM4-80GB", 1, 2, 3 / 7),
+    ("nvidia.com/mig-2g.12gb", "NVIDIA-A30", 1, 2, 2 / 4),
 )
 
 
@@ -46,20 +47,24 @@ def enter(books, at, moment, fleet=None, *, leads=True):
 
 @st.composite
 def clusters(draw):
-    """A node per kind and number of GPUs, and what each of three workloads holds of its devices."""
-    nodes, pods = [], [[] for _ in range(WORKLOADS)]
-    for index, (resource, product, replicas, per_gpu) in enumerate(KINDS):
+    """A node per kind and number of GPUs, and what each of three workloads holds of its devices; then the GPUs of all
+    nodes, and those of each workload.
+    """
+    nodes, pods, total, held = [], [[] for _ in range(WORKLOADS)], 0, np.zeros(WORKLOADS)
+    for index, (resource, product, replicas, per_gpu, part) in enumerate(KINDS):
         gpus = draw(st.integers(0, 8))
         labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": str(gpus)}
         labels |= {f"{resource.removesuffix('.shared')}.replicas": str(replicas)}
         node = Node(f"n{index}", ready=True, schedulable=True, gpus={resource: gpus * per_gpu}, labels=labels)
         nodes.append(node)
+        total += gpus
         free = gpus * per_gpu
         for workload in range(WORKLOADS):
             number = draw(st.integers(0, free))
             free -= number
+            held[workload] += number * part
             pods[workload].append(Pod(PodKey("ai", "p"), "u", node=node.name, gpus={resource: number}))
-    return nodes, pods
+    return nodes, pods, total, held
 
 
 MOMENTS = st.tuples(clusters(), st.sampled_from(STATES), st.floats(0.1, GAP_S))
@@ -68,14 +73,15 @@ MOMENTS = st.tuples(clusters(), st.sampled_from(STATES), st.floats(0.1, GAP_S))
 @given(st.lists(MOMENTS, min_size=1, max_size=8))
 def test_states_and_unallocated_add_up_to_the_gpu_seconds_of_the_nodes(moments):
     books, at, expected = Ledger(WORKLOADS, GAP_S), 1e9, 0.0
-    for (nodes, pods), state, took in moments:
+    for (nodes, pods, gpus, held_by), state, took in moments:
         by_name = {node.name: node for node in nodes}
         whole = np.array([sum(part.whole for part in parts_of(each, by_name.get)) for each in pods])
         total = sum(capacity(node).whole for node in nodes)
+        assert (total, *whole) == pytest.approx((gpus, *held_by))
         enter(books, at, sweep(state, whole, hour=2.0), FleetGpus(total, 2.0 * total))
         at += took
         enter(books, at, sweep(state, whole, hour=2.0), FleetGpus(total, 2.0 * total))
-        expected += total * took
+        expected += gpus * took
     held = float(books.kept.gpu_seconds[:, HELD].sum())
     fleet = books.fleet_kept
     assert held + fleet.unallocated == pytest.approx(expected, rel=1e-3)

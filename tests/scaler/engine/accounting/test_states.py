@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from scaler.engine.accounting import STATES, AccountedSweep, Ledger, SweepAnswers, look
+from scaler.engine.accounting import HELD, STATES, AccountedSweep, Ledger, SweepAnswers, look
 
 NOW = 1000.0
 NO_DECISION = SweepAnswers(np.array([np.nan]), np.array([False]), np.array([np.nan]))
@@ -56,6 +58,29 @@ def test_gpus_are_split_by_the_state_of_each_replica(classify):
 def test_loading_replica_does_not_make_the_others_serving(classify):
     there = {**RUNNING, "ready": 1, "busiest_gpu": 0.9, "running": 0, "waiting": 0}
     assert classify(there) == ("idle_warm", {"idle_warm": 8, "loading": 8})
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=4, max_size=4),
+    st.integers(0, 50),
+    st.sampled_from([8.0, 1.0, 1 / 4, 1 / 7, 3 / 7, 1 / 14]),  # whole GPUs, shared ones, MIG slices and shared slices
+    st.integers(0, 5),
+    st.booleans(),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_held_states_add_up_to_the_gpus_of_the_pods_however_many_replicas_do_what(
+    totals, circumstances, counts, wanted, each, waiting, whole
+):
+    ready, loading, pending, leaving = counts
+    holding = ready + loading + leaving
+    there = totals(
+        wanted=wanted, ready=ready, existing=ready + loading + pending, pending=pending, leaving=leaving,
+        gpus=holding * each if holding else np.nan, sleeping=1.0, waiting=waiting, running=0,
+    )  # fmt: skip
+    moment = look(
+        there, circumstances(whole=whole), NO_DECISION, AccountedSweep.blank(1)._replace(each=np.array([each])), NOW
+    )
+    assert moment.gpus[0, HELD].sum() == pytest.approx(holding * each, rel=1e-9)
 
 
 def test_wanted_replica_without_a_pod_is_pending(classify):
