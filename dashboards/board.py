@@ -71,11 +71,6 @@ def variable(name: str, label: str, query: str, *, several: bool, description: s
     return built.multi(True).include_all(True).all_value(".*").current(everything)
 
 
-def number(name: str, label: str, default: str, *, description: str) -> boards.TextBoxVariable:
-    """A variable that the reader types."""
-    return boards.TextBoxVariable(name).label(label).description(description).default_value(default)
-
-
 def reasons_as_annotations(expr: str, colour: str) -> boards.AnnotationQuery:
     """A mark at each begin of a reason. expr: above 0 for a minute from then on."""
     built = boards.AnnotationQuery().name("Changes of reason").datasource(SOURCE).enable(True).icon_color(colour)

@@ -121,11 +121,6 @@ def fleet(metric: str, *by: str, window: str | None = None, **matchers: str) -> 
     return f"sum{over} ({series})" if window is None else f"sum{over} (rate({series}[{window}]))"
 
 
-def money(gpu_seconds: str) -> str:
-    """The price of GPU-seconds, by the board's variable `price`."""
-    return f"{gpu_seconds} / 3600 * $price"
-
-
 # Histograms of the engines themselves, as this Prometheus scrapes their pods. vLLM has the last two at once.
 TTFT = tuple(f"{engine}time_to_first_token_seconds" for engine in ("vllm:", "sglang:", "lmdeploy:", "trtllm_"))
 ITL = (

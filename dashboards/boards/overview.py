@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from ..board import OVERVIEW, Section, board, datasource, number, variable
+from ..board import OVERVIEW, Section, board, datasource, variable
 from ..panels import Absence, Column, Panel, Query, Step, graph, heatmap, rows, stat_of
 from ..queries import (
     AMBER,
@@ -24,9 +24,9 @@ from ..queries import (
     TEAL,
     fleet,
     increase_of,
-    money,
     of,
 )
+from .money import fleet_money
 from .overview_lists import NAME, all_workloads, needs_attention
 
 HOURS = " / 3600"
@@ -48,16 +48,10 @@ def build() -> model.Dashboard:
                 several=True,
                 description="Namespace of workloads, not of Tidegate (docs/how-to/dashboards.md, honor_labels).",
             ),
-            number(
-                "price",
-                "Price of a GPU-hour",
-                "2.5",
-                description="In any currency, for the row Money.",
-            ),
         ],
         [
             Section("Now", _now()),
-            Section("Money, at $price for a GPU-hour", _money()),
+            Section("Money, in the currency of the prices", fleet_money()),
             Section("Over time", _over_time()),
             Section("Needs attention", needs_attention()),
             Section("All workloads", [all_workloads()]),
@@ -125,54 +119,6 @@ def _now() -> list[Panel]:
             ),
             [Step(1, RED)],
             below=GREEN,
-        ),
-    ]
-
-
-def _gpu_seconds(states: str) -> str:
-    return f"sum({increase_of('tidegate_workload_gpu_seconds_total', '$__range', state=states)})"
-
-
-def _money() -> list[Panel]:
-    return [
-        stat_of(
-            "Spent",
-            "Price of all GPU time of the workloads, over the board's time range: of GPUs that serve, load, are kept "
-            "warm or do something unknown. Set the price of a GPU-hour above.",
-            "short",
-            Query(money(_gpu_seconds("~serving|idle_warm|loading|unknown"))),
-            width=6,
-            decimals=2,
-        ),
-        stat_of(
-            "Spent on idle GPUs",
-            "The part of it for GPUs without work, kept for the next request. To reduce it: let Tidegate learn the "
-            "keep-warm time (docs/explanation/estimators.md).",
-            "short",
-            Query(money(_gpu_seconds("idle_warm"))),
-            below=AMBER,
-            width=6,
-            decimals=2,
-        ),
-        stat_of(
-            "Saved at zero",
-            "Price of the GPUs that workloads at zero would hold at their minimum, at least one replica each. It is "
-            "saved only if another workload uses them, or the node goes away.",
-            "short",
-            Query(money(_gpu_seconds("asleep"))),
-            below=GREEN,
-            width=6,
-            decimals=2,
-        ),
-        stat_of(
-            "Saved a day by learned keep-warm times",
-            "Against the configured constants, with the cost of waiting, by `prices` of the configuration. Below 0: "
-            "GPUs are held longer, so that requests wait less.",
-            "short",
-            Query(f"sum({of('tidegate_keep_warm_saved_money_per_day')})"),
-            width=6,
-            decimals=2,
-            absence=Absence("not estimated", f"count({of('tidegate_observed')})"),
         ),
     ]
 

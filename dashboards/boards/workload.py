@@ -32,6 +32,7 @@ from ..queries import (
     rate_of,
     select,
 )
+from .money import workload_money
 from .workload_supply import gpus, observed, trust, zero
 
 INTERVAL = "$__rate_interval"
@@ -68,6 +69,7 @@ def build() -> model.Dashboard:
             Section("Cluster", _cluster()),
             Section("GPUs", gpus()),
             Section("Zero", zero()),
+            Section("Money", workload_money()),
             Section("Quality of the readings", trust()),
             Section("Observed: what acting would change", observed(), collapsed=True),
         ],

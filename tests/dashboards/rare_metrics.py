@@ -26,7 +26,7 @@ from scaler.api.http.collectors import (
     OutcomeCollector,
     ReplicaCollector,
 )
-from scaler.engine.accounting import AccountedSweep, GpuUse, Ledger
+from scaler.engine.accounting import AccountedSweep, FleetGpus, GpuUse, Ledger
 from scaler.explain.outcome_inputs import OutcomeCode
 from scaler.metrics import SelfMetrics
 from scaler.model import Board, Decision, Evidence, Objective, Reason
@@ -37,6 +37,7 @@ NODE = 'modelName="NVIDIA H100",Hostname="gpu-1"'
 EXPORTER = Target("http://10.0.0.1:9400/metrics", "dcgm", Role.GPUS)
 ENGINE = Target("http://10.0.0.7:8000/metrics", "vllm", Role.PODS, WorkloadKey("ai", "chat"))
 QUIET, FATAL = 0.01, 79
+UNPRICED_TURNS = 3
 
 
 def gpu(uuid, labels="", *, engine=None, util=None, used=40_000, free=40_000, xid=0):
@@ -121,8 +122,8 @@ def outcomes(now, turn):
 
 
 def entered(books, names, now, turn):
-    """One accounted sweep: `chat` serves and loads, `jobs` sleeps and wakes in turn, `seen` is observed, and Tidegate's
-    number for it alternates between fewer and more.
+    """One accounted sweep: `chat` serves, and its GPUs have a price after some turns; `jobs` sleeps and wakes in turn;
+    `seen` is observed, and Tidegate's number for it alternates between fewer and more.
     """
     blank, rows = AccountedSweep.blank(len(names)), {name: row for row, name in enumerate(names)}
     states = {"chat": GpuUse.SERVING, "jobs": GpuUse.ASLEEP if turn % 2 else GpuUse.LOADING, "seen": GpuUse.IDLE_WARM}
@@ -132,7 +133,10 @@ def entered(books, names, now, turn):
         blank.each[row], blank.queued[row], blank.counts[row] = 1.0, 5.0, True
         blank.wanted[row] = float(state is not GpuUse.ASLEEP)
         blank.rising[row] = float(turn % 2) if name == "jobs" else np.nan
+    chat, has_price = rows["chat"], turn > UNPRICED_TURNS
+    blank.most[chat], blank.watts[chat], blank.hour[chat] = 8.0, 1200.0, 3.0 if has_price else np.nan
     blank.would[rows["seen"]], blank.apart[rows["seen"]] = 4.0, -2.0 if turn % 2 else 1.0
+    books.enter_fleet(FleetGpus(16.0, 48.0 if has_price else np.nan), now, leads=True)
     books.enter(blank, np.full((len(names), 3), 10.0), now, leads=True)
 
 
@@ -175,6 +179,9 @@ def page():
         books=books,
     )
 
+    def teams(workload):
+        return "search" if workload.name == "chat" else None
+
     def board():
         now = time.time()
         return Board(turn, now, {each.workload: each for each in decisions(now)})
@@ -185,7 +192,7 @@ def page():
     registry.register(ReplicaCollector(lambda: standing, time.time))
     registry.register(CheckpointCollector(checkpoints, time.time))
     registry.register(OutcomeCollector(lambda: lambda: tuple(outcomes(time.time(), turn))))
-    registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
+    registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time, teams))
 
     def read():
         nonlocal turn

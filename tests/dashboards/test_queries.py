@@ -29,6 +29,8 @@ APART = {
     r"tidegate_cold_start": "and sees no pods, of which one could see how long they take to start",
     r"tidegate_checkpoint_": "which keeps no checkpoints",
     r"tidegate_events_dropped": "and no Events are written on it",
+    r"tidegate_node_(cost|gpu_seconds)": "it has no nodes",
+    r"tidegate_workload_team": "nor teams",
     r"tidegate_shadow_": "and nothing is only observed",
     r"time_to_first_token|inter_token_latency": "and Prometheus does not scrape its engines",
 }
@@ -44,8 +46,8 @@ SELDOM = (
 
 # Values of Grafana's variables, for the demo and for the target.
 VARIABLES = {
-    "demo": {"namespace": "demo", "workload": "chat", "price": "2.5"},
-    "pages": {"namespace": "ai", "workload": "chat", "price": "2.5"},
+    "demo": {"namespace": "demo", "workload": "chat"},
+    "pages": {"namespace": "ai", "workload": "chat"},
 }
 # On the target each workload has a special feature.
 WORKLOADS = {"tidegate_held_seconds": "held", "tidegate_shadow_": "seen"}

@@ -24,7 +24,8 @@ UNKNOWN = "unknown"
 FORBIDDEN = re.compile(r"\b(none|null|NaN|undefined|N/A|Infinity|No data)\b|\[object|Value #", re.IGNORECASE)
 # Workloads of rare_metrics.py, each with another state.
 WORKLOADS = ("chat", "held", "part", "dark", "lone", "seen", "jobs")
-SCENES = ("nothing", "asleep", "awake", *WORKLOADS)
+SCENES = ("nothing", "asleep", "awake", "unpriced", *WORKLOADS)
+MONEY = {"Spent", "Spent on idle GPUs", "Saved against the maximum", "Saved against the peak"}
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +72,18 @@ def shown(renderer, watched):
     wait_for(lambda: last('tidegate_reason{reason="asleep"}') > awake, "the demo's sleep")
     asleep = last('tidegate_reason{reason="asleep"}')
 
+    def before_prices():
+        """The last second at which the target has workloads and no price."""
+        query = "count(tidegate_observed) unless count(tidegate_workload_gpu_hour)"
+        return pages.over_time(query)[0]["values"][-1][0]
+
     def data(scene, panel):
         if scene == "nothing":
             return {}
         if scene in {"asleep", "awake"}:
             return answers(panel, demo, "demo", "chat", asleep if scene == "asleep" else awake)
+        if scene == "unpriced":
+            return answers(panel, pages, "pages", "chat", before_prices())
         return answers(panel, pages, "pages", scene, now)
 
     panels = [
@@ -135,6 +143,29 @@ def test_healthy_sleeper_has_no_unknown_tile(shown, scene):
     }
     assert len(tiles) > 10
     assert {name for name, text in tiles.items() if text == UNKNOWN} == set()
+
+
+def amounts(shown, scene):
+    """Text and colour of each amount of money on the boards of a scene."""
+    return {
+        (uid, panel["title"]): (panel["cells"][0]["text"], panel["cells"][0]["color"])
+        for uid in ("tidegate-overview", "tidegate-workload")
+        for panel in shown[scene][uid]
+        if panel["title"] in MONEY
+    }
+
+
+def test_money_without_a_price_is_no_zero_and_grey(shown):
+    found = amounts(shown, "unpriced")
+    assert len(found) == 2 * len(MONEY)
+    assert {name: how for name, how in found.items() if how != ("no price configured", GREY)} == {}
+
+
+@pytest.mark.parametrize("scene", ["awake", "chat"])
+def test_money_of_a_fleet_with_a_price_is_a_number(shown, scene):
+    found = amounts(shown, scene)
+    assert len(found) == 2 * len(MONEY)
+    assert {name: how for name, how in found.items() if not re.fullmatch(r"[\d.]+( [KM])?", how[0])} == {}
 
 
 def test_table_shows_rows_with_the_described_columns(shown):

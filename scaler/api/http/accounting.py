@@ -77,6 +77,9 @@ COUNTERS = (
     AccountFamily(
         "workload_priced_gpu_seconds", "GPU-seconds held with a price: the others are in no cost.", None, {"": "priced"}
     ),
+    AccountFamily(
+        "workload_powered_gpu_seconds", "GPU-seconds held while the power of all was known.", None, {"": "powered"}
+    ),
     AccountFamily("workload_joules", "Energy of its GPUs while the power of all was known.", None, {"": "joules"}),
     AccountFamily(
         "workload_baseline_gpu_seconds",
