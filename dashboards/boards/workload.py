@@ -245,7 +245,7 @@ def _slo() -> list[Panel]:
             "Error budget left",
             "Part of the error budget of the last 3 days (1 % of the requests) that is left. Below 0: more requests "
             "missed the SLO than it allows. Look for `capped` and for long starts: the workload needs more replicas "
-            "in time, or another SLO.",
+            "in time, or another SLO. Runbook: TidegateErrorBudgetSpent.",
             "percentunit",
             [Query(of_one("tidegate_slo_error_budget_ratio"), "left")],
             width=8,
