@@ -27,6 +27,7 @@ SOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 UNKNOWN, GREY = "unknown", "#8E8E8E"
 ROW_HEIGHT = 8
 STAT_HEIGHT = 4
+NARROWEST_PX = 75  # Grafana's own 150 pushes the last of twelve columns out of the panel
 
 
 class Query(NamedTuple):
@@ -258,6 +259,7 @@ def rows(
         .height(height)
         .span(width)
         .filterable(False)
+        .min_width(NARROWEST_PX)
     )
     if sort is not None:
         panel = panel.sort_by([common_builders.TableSortByFieldState().display_name(sort).desc(True)])

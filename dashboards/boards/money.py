@@ -131,10 +131,12 @@ def fleet_money() -> list[Panel]:
             [Step(0.05, AMBER)],
             decimals=1,
         ),
-        _by_workload(),
-        _by_namespace(),
-        _by_team(),
     ]
+
+
+def money_lists() -> list[Panel]:
+    """Spent and saved by workload, namespace and team."""
+    return [_by_workload(), _by_namespace(), _by_team()]
 
 
 def _by_workload() -> Panel:
@@ -228,7 +230,7 @@ def workload_money() -> list[Panel]:
             "The whole cost and energy, divided by the input (`prompt`) and by the output (`generation`) tokens: do "
             "not add the two. An empty cell or no row is unknown: no tokens, or GPUs without a known price or power.",
             [
-                Query(per_million(total, covered, "~.+", ONE), title)
+                Query(f"sum by (kind) ({per_million(total, covered, '~.+', ONE)})", title)
                 for total, covered, title in (
                     (spent(ONE), "tidegate_workload_priced_gpu_seconds_total", "cost"),
                     (

@@ -26,7 +26,7 @@ from ..queries import (
     increase_of,
     of,
 )
-from .money import fleet_money
+from .money import fleet_money, money_lists
 from .overview_lists import NAME, all_workloads, needs_attention
 
 HOURS = " / 3600"
@@ -55,6 +55,7 @@ def build() -> model.Dashboard:
             Section("Over time", _over_time()),
             Section("Needs attention", needs_attention()),
             Section("All workloads", [all_workloads()]),
+            Section("Money by workload, namespace and team", money_lists()),
             Section("Cost and savings of zero", _zero()),
             Section("Observed workloads", _observed(), collapsed=True),
         ],

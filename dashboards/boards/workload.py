@@ -244,12 +244,13 @@ def _slo() -> list[Panel]:
         graph(
             "Error budget left",
             "Part of the error budget of the last 3 days (1 % of the requests) that is left. Below 0: more requests "
-            "missed the SLO than it allows. Look for `capped` and for long starts: the workload needs more replicas "
-            "in time, or another SLO. Runbook: TidegateErrorBudgetSpent.",
+            "missed the SLO than it allows; at the bottom, twice as many or more. Look for `capped` and for long "
+            "starts: the workload needs more replicas in time, or another SLO. Runbook: TidegateErrorBudgetSpent.",
             "percentunit",
-            [Query(of_one("tidegate_slo_error_budget_ratio"), "left")],
+            [Query(f"clamp_min({of_one('tidegate_slo_error_budget_ratio')}, -1)", "left")],
             width=8,
-            bottom=None,
+            top=1.0,
+            bottom=-1.0,
             above=[Step(0.0, RED)],
             colours={"left": GREEN},
         ),

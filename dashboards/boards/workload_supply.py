@@ -77,10 +77,10 @@ def gpus() -> list[Panel]:
             "short",
             [
                 Query(of_one("tidegate_gpus_held"), "held"),
-                Query(of_one("tidegate_gpus_attributed"), "seen"),
+                Query(of_one("tidegate_gpus_attributed"), "recognized"),
                 Query(of_one("tidegate_workload_gpus_lost"), "lost"),
             ],
-            colours={"held": BLUE, "seen": GREEN, "lost": RED},
+            colours={"held": BLUE, "recognized": GREEN, "lost": RED},
             width=8,
         ),
         graph(
@@ -138,7 +138,7 @@ def zero() -> list[Panel]:
 def _savings() -> list[Panel]:
     return [
         stat_of(
-            "Saved by the learned keep-warm time",
+            "Saved by learned keep-warm",
             "Hours of one replica per day that the learned keep-warm time saves against the constant. Below 0 it uses "
             "them, so that requests wait less.",
             "h",

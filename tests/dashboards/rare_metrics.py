@@ -122,8 +122,8 @@ def outcomes(now, turn):
 
 
 def entered(books, names, now, turn):
-    """One accounted sweep: `chat` serves, and its GPUs have a price after some turns; `jobs` sleeps and wakes in turn;
-    `seen` is observed, and Tidegate's number for it alternates between fewer and more.
+    """One accounted sweep: `chat` serves, `jobs` sleeps and wakes in turn, `seen` is observed, and Tidegate's number
+    for it alternates between fewer and more. After some turns their GPUs have a price.
     """
     blank, rows = AccountedSweep.blank(len(names)), {name: row for row, name in enumerate(names)}
     states = {"chat": GpuUse.SERVING, "jobs": GpuUse.ASLEEP if turn % 2 else GpuUse.LOADING, "seen": GpuUse.IDLE_WARM}
@@ -133,8 +133,8 @@ def entered(books, names, now, turn):
         blank.each[row], blank.queued[row], blank.counts[row] = 1.0, 5.0, True
         blank.wanted[row] = float(state is not GpuUse.ASLEEP)
         blank.rising[row] = float(turn % 2) if name == "jobs" else np.nan
-    chat, has_price = rows["chat"], turn > UNPRICED_TURNS
-    blank.most[chat], blank.watts[chat], blank.hour[chat] = 8.0, 1200.0, 3.0 if has_price else np.nan
+    has_price, held = turn > UNPRICED_TURNS, [rows[name] for name in states]
+    blank.most[held], blank.watts[held], blank.hour[held] = 8.0, 1200.0, 3.0 if has_price else np.nan
     blank.would[rows["seen"]], blank.apart[rows["seen"]] = 4.0, -2.0 if turn % 2 else 1.0
     books.enter_fleet(FleetGpus(16.0, 48.0 if has_price else np.nan), now, leads=True)
     books.enter(blank, np.full((len(names), 3), 10.0), now, leads=True)
