@@ -122,6 +122,7 @@ class SizingConstants(NamedTuple):
     lead: float = 1.0  # times the lag of the work over SLOW_S, which a steady rise makes; added to it
     headroom: float = 0.7  # standard deviations of random arrivals, at a start-up time of USUAL_START_S
     drift: float = 0.1  # times the square root of the work: how far its rate moves within a start-up time
+    shortest_peak_s: float = 1.0  # that the headroom is for, where outputs are short; ARRIVAL_S: all outputs are long
     headroom_power: float = 0.25  # of the start-up time over USUAL_START_S
     backlog_of_ttft: float = 0.5  # of the TTFT of the SLO: a longer queue counts; inf: none counts
     rounded_down: float = 0.15  # replicas: rounding up, by half a replica on average, is headroom too

@@ -135,13 +135,22 @@ def _count_unread(estimates: Floats, i: int, rates: Floats, waiting: float, runn
 
 
 @part
-def _spread(work: float, request_s: float) -> float:
-    """Standard deviation of arriving work, in replicas, averaged with a time constant of ARRIVAL_S.
+def _spread(work: float, request_s: float, mean_s: float) -> float:
+    """Standard deviation of arriving work, in replicas, averaged with a time constant of `mean_s`.
 
     Requests that arrive at random with exponential work: the variance of such a mean is rate * 2 * request_s**2 /
-    (2 * ARRIVAL_S) (Campbell's theorem), and the rate is work / request_s.
+    (2 * mean_s) (Campbell's theorem), and the rate is work / request_s.
     """
-    return np.sqrt(work * request_s / ARRIVAL_S)
+    return np.sqrt(work * request_s / mean_s)
+
+
+@part
+def _shortest_late_peak(estimates: Floats, i: int, itl: float, constants: SizingConstants) -> float:
+    """Seconds of the shortest peak of arrivals that makes requests late.
+
+    The SLO limits the mean time between the tokens of a request, so a request averages what lasts less than its output.
+    """
+    return min(max(itl * output_tokens(estimates, i), constants.shortest_peak_s), ARRIVAL_S)
 
 
 @part
@@ -303,8 +312,9 @@ def _update(
         late = backlog > constants.backlog_of_ttft * ttft[i] * replicas
         late = late or estimates[i, Estimate.GAP_SECONDS] > LATE_ITL * itl[i] * estimates[i, Estimate.GAPS]
         _follow_budget(estimates, i, arrived, misses[i], late, replicas, start[i], now)
-        spread = _spread(estimates[i, Estimate.WORK], request_s)
-        lasting = _lasting(estimates, i, spread, constants)
+        work = estimates[i, Estimate.WORK]
+        lasting = _lasting(estimates, i, _spread(work, request_s, ARRIVAL_S), constants)
+        spread = _spread(work, request_s, _shortest_late_peak(estimates, i, itl[i], constants))
         headroom = np.sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start[i] / USUAL_START_S) ** constants.headroom_power
         size = lasting + headroom * (1.0 + constants.stretch * estimates[i, Estimate.STRETCH])

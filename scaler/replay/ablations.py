@@ -28,6 +28,7 @@ PARTS: Mapping[str, SizingConstants] = MappingProxyType(
         "noise": DEFAULTS._replace(noise=0.0),
         "lead": DEFAULTS._replace(lead=0.0),
         "headroom": DEFAULTS._replace(headroom=0.0, drift=0.0),
+        "short-outputs": DEFAULTS._replace(shortest_peak_s=ARRIVAL_S),
         "error-budget": DEFAULTS._replace(stretch=0.0),
         "burst-guard": DEFAULTS._replace(burst_share=inf),
         "headroom-for-starts": DEFAULTS._replace(headroom_power=0.0),

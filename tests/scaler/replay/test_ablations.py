@@ -22,12 +22,14 @@ from scaler.replay.policies import parse, without_each_part
 from scaler.replay.run import run, score
 from scaler.replay.servers import PROFILES
 
+LONG_OUTPUT, SHORT_OUTPUT = 1200.0, 20.0  # tokens
 QUIET = 95  # updates: three starts of 150 s, after which misses count
 
 
-def sizes(constants):
-    """The sizes of a workload whose history needs every part: long outputs that fill the KV cache, a slow server, and
-    starts of 150 s. Once misses count: slow steps with misses, a queue on one replica, a burst of 10 s, then nothing.
+def sizes(constants, output=LONG_OUTPUT):
+    """The sizes of a workload whose history needs every part but that for short outputs: outputs that fill the KV
+    cache, a slow server, and starts of 150 s. Once misses count: slow steps with misses, a queue on one replica, a
+    burst of 10 s, then nothing.
     """
     estimates = capacity.blank(1)
     slos, found = SloColumns(np.array([2.0]), np.array([0.05])), []
@@ -35,7 +37,7 @@ def sizes(constants):
         slow, queue, burst = QUIET <= turn < QUIET + 8, QUIET + 8 <= turn < QUIET + 12, QUIET + 12 <= turn < QUIET + 14
         requests = 15.0 if burst else 1.5 if turn < QUIET + 12 else 0.0
         gap_s = 0.1 if slow else 0.03
-        rates = requests * np.array([[1.0, 1.0, 1.0, 500.0, 1200.0, 1200.0, 1200.0 * gap_s]])
+        rates = requests * np.array([[1.0, 1.0, 1.0, 500.0, output, output, output * gap_s]])
         waiting, misses = (100.0 if queue else 0.0), (3.0 if slow else 0.0)
         # The queue is gone when the burst comes.
         running = 20.0 if turn < QUIET + 12 else 0.0
@@ -47,9 +49,10 @@ def sizes(constants):
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part != KEEP_WARM])
 def test_size_without_a_part_is_another_one(part):
-    without = sizes(PARTS[part])
+    output = SHORT_OUTPUT if part == "short-outputs" else LONG_OUTPUT
+    without = sizes(PARTS[part], output)
     assert np.isfinite(without).all()
-    assert np.abs(without - sizes(DEFAULTS)).max() > 1e-3
+    assert np.abs(without - sizes(DEFAULTS, output)).max() > 1e-3
 
 
 def switched_off(part):

@@ -174,6 +174,8 @@ class Sizing:
         spread = sqrt(self.work * request_s / ARRIVAL_S)
         level = self.slow + constants.lead * (self.slow - self.slower)
         lasting = max(min(self.work, level), self.work - constants.noise * spread, 0.0)
+        peak_s = min(max(itl * self.output.value, constants.shortest_peak_s), ARRIVAL_S)
+        spread = sqrt(self.work * request_s / peak_s)
         headroom = sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start / USUAL_START_S) ** constants.headroom_power
         size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)

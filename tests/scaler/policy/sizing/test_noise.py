@@ -94,6 +94,15 @@ def test_spread_is_that_of_random_arrivals_with_exponential_work(sized, rates, r
     assert spread == pytest.approx((work * request_s / ARRIVAL_S) ** 0.5, rel=1e-3)
 
 
+@pytest.mark.parametrize(("output", "peak_s"), [(4.0, 1.0), (60.0, 3.0), (400.0, ARRIVAL_S)])
+def test_headroom_covers_peaks_as_short_as_the_time_of_an_output_and_at_least_a_second(sized, rates, output, peak_s):
+    # At the 50 ms of the SLO 60 tokens take 3 s: a peak of 3 s delays all tokens of a request, not a few of many.
+    chat = sized(constants=ONE_DEVIATION)
+    size = chat.during(3600.0, rates(5.0, output=output, gaps=0.0))[-1]
+    work = chat[Estimate.WORK]
+    assert size - work == pytest.approx((work * (work / 5.0) / peak_s) ** 0.5, rel=1e-3)
+
+
 def test_headroom_adds_random_arrivals_and_drift_as_independent_errors(sized, rates):
     chat = sized(start=150.0)
     size = chat.during(3600.0, rates(5.0, gaps=0.0))[-1]

@@ -81,6 +81,7 @@ CONSTANTS = st.builds(
     stretch=st.sampled_from([DEFAULTS.stretch, 0.0]),
     burst_margin=st.just(DEFAULTS.burst_margin),
     burst_share=st.sampled_from([DEFAULTS.burst_share, 0.0, inf]),
+    shortest_peak_s=st.sampled_from([DEFAULTS.shortest_peak_s, 10.0]),
     headroom_power=st.sampled_from([DEFAULTS.headroom_power, 0.0]),
     backlog_of_ttft=st.sampled_from([DEFAULTS.backlog_of_ttft, inf]),
     rounded_down=st.sampled_from([DEFAULTS.rounded_down, 0.0]),
