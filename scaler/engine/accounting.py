@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, fitting, named, zero_if_unknown
+from scaler.policy.constraints import ReplicaCost
 from scaler.signals.aggregate import Aggregate
 
 NOT_YET = -1
@@ -191,6 +192,17 @@ class FleetSums(NamedTuple):
 
         sums = (added(before, more) for before, more in zip(self[1:], rise[1:], strict=True))
         return FleetSums(since if isnan(self.since) else self.since, *sums)
+
+
+def replica_cost(totals: Aggregate, hour: Floats, last: AccountedSweep) -> ReplicaCost:
+    """What one replica of each workload holds and costs.
+
+    hour: the price of one of its GPUs for an hour; NaN unknown. last: of GPUs that are not shown any more, their number
+    and price hold on.
+    """
+    each = np.where(np.isnan(totals.whole_each), last.each, totals.whole_each)
+    price = np.where(np.isnan(hour), last.hour, hour)
+    return ReplicaCost(totals.gpus_each, np.where(each > 0.0, each, 1.0) * price)
 
 
 class Ledger:

@@ -20,7 +20,7 @@ from scaler.columns import Array, Columns, Identities, Mask, Rows, State, copy_i
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
-from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices, ReplicaCost
+from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
 from scaler.policy.estimators.cold_start import ColdStarts
 from scaler.policy.estimators.further_hour import FurtherHour, further_hour
 from scaler.policy.groups import Decided, Groups, closure, decide_groups
@@ -38,7 +38,7 @@ from scaler.signals.usage import UsageHistograms, usage_of
 from scaler.workloads.spec import WorkloadSpec
 
 from . import checkpoint
-from .accounting import Circumstances, FleetGpus, Ledger, SweepAnswers, look
+from .accounting import Circumstances, FleetGpus, Ledger, SweepAnswers, look, replica_cost
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
 from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import PendingDecisions, Published
@@ -469,15 +469,6 @@ class Decider:
         """The price of one GPU of each workload for an hour; NaN unknown. totals: of all."""
         return np.where(np.isnan(self._gpu_hour), totals.held.hour, self._gpu_hour)
 
-    def _replica_cost(self, totals: Aggregate) -> ReplicaCost:
-        """The price is that of the accounts, which remember that of GPUs that are not shown any more."""
-        last = self.books.now
-        each, hour = (
-            np.where(np.isnan(column), before, column)
-            for column, before in ((totals.whole_each, last.each), (self._hour(totals), last.hour))
-        )
-        return ReplicaCost(totals.gpus_each, np.where(each > 0.0, each, 1.0) * hour)
-
     def _decide(self, rows: Rows, now: float, *, arrival: Arrival | None = None, leads: bool = False) -> list[Decision]:
         """Decides `rows`, which are whole groups.
 
@@ -495,9 +486,8 @@ class Decider:
         if filled.any():
             totals.impute(filled)
         if arrival is None:
-            self._constraint_source.rest(
-                rows, totals.readings, complete, self._replica_cost(totals), totals.finished, now
-            )
+            cost = replica_cost(totals, self._hour(totals), self.books.now)
+            self._constraint_source.rest(rows, totals.readings, complete, cost, totals.finished, now)
             self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
         else:
             self._observe(rows, totals, filled | complete, arrival)
