@@ -156,8 +156,15 @@ def read_head_dim(keys: ConfigKeys, heads: int) -> int:
     return hidden // heads
 
 
+MOST_LAYERS = 4096  # the largest public models have about 130
+
+
 def count_layers(keys: ConfigKeys) -> int:
-    return keys.either("num_hidden_layers", "n_layer")
+    """Returns the number of layers. Refuses more than MOST_LAYERS, which would take all memory."""
+    count = keys.either("num_hidden_layers", "n_layer")
+    if count > MOST_LAYERS:
+        raise UnknownArchitecture(keys.section + "num_hidden_layers", f"must be at most {MOST_LAYERS}", count)
+    return count
 
 
 def hidden_size(keys: ConfigKeys) -> int:

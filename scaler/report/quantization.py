@@ -74,11 +74,28 @@ def covers(pattern: str, module: str) -> bool:
     A pattern is a regular expression (`re:`), a glob, or a module, its parent, or part of its path.
     """
     if pattern.startswith("re:"):
-        return re.match(pattern[3:], f"model.{module}") is not None
+        return _compiled(pattern[3:]).match(f"model.{module}") is not None
     plain = canonical(pattern)
     if "*" in plain:
         return fnmatchcase(module, plain) or fnmatchcase(module, f"{plain}.*")
     return f".{plain}." in f".{module}."
+
+
+# A path has some 60 characters: three repetitions take at most 60**3 steps, and a repeated group 2**60.
+MOST_REPEATS = 3
+_REPEATS, _REPEATED_GROUP = re.compile(r"[*+{]"), re.compile(r"\)[*+{?]")
+
+
+@cache
+def _compiled(text: str) -> re.Pattern[str]:
+    """Compiles a config's own expression. Refuses what is none, and what could take more than a moment to match."""
+    key, bound = "quantization_config", f"expressions must have at most {MOST_REPEATS} repetitions, of no group"
+    if len(_REPEATS.findall(text)) > MOST_REPEATS or _REPEATED_GROUP.search(text):
+        raise UnknownArchitecture(key, bound, text)
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UnknownArchitecture(key, f"must be a regular expression ({error})", text) from None
 
 
 @cache
@@ -86,18 +103,18 @@ def canonical(module: str) -> str:
     """Returns the path of a module without the names that families put before and between."""
     path = re.sub(r"^((model|language_model|backbone)\.)+", "", module)
     for pattern, name in _NAMES:
-        path = re.sub(pattern, name, path)
+        path = pattern.sub(name, path)
     return path
 
 
 # What families call the same modules.
 _NAMES = (
-    (r"block_sparse_moe|feed_forward", "mlp"),
-    (r"mixer(?=\.(experts|shared_experts|gate|up_proj|down_proj))", "mlp"),
-    (r"linear_attn|mixer(?=\.[qkvo]_proj)", "self_attn"),
-    (r"(?<=\.)w1$", "gate_proj"),
-    (r"(?<=\.)w2$", "down_proj"),
-    (r"(?<=\.)w3$", "up_proj"),
+    (re.compile(r"block_sparse_moe|feed_forward"), "mlp"),
+    (re.compile(r"mixer(?=\.(experts|shared_experts|gate|up_proj|down_proj))"), "mlp"),
+    (re.compile(r"linear_attn|mixer(?=\.[qkvo]_proj)"), "self_attn"),
+    (re.compile(r"(?<=\.)w1$"), "gate_proj"),
+    (re.compile(r"(?<=\.)w2$"), "down_proj"),
+    (re.compile(r"(?<=\.)w3$"), "up_proj"),
 )
 
 

@@ -103,6 +103,8 @@ _LOCAL = {
             if isinstance(each, scalars.Scalar) and "pattern" in each.schema
         ),
     ],
+    # A config's own expression, which is bounded where it is compiled.
+    ("scaler/report/quantization.py", "text"): lambda: ["lm_head", r"model\.layers\.0\.mlp"],
     ("scaler/lint/objects.py", "sign"): lambda: [
         *importlib.import_module("scaler.lint.objects")._COMMANDS.values(),
         *importlib.import_module("scaler.lint.objects")._IMAGES.values(),

@@ -35,6 +35,7 @@ MAX_AGE_S = 180.0  # three scrapes of a minute
 LIMITS = HttpLimits(timeout_s=60.0, body_bytes=64 << 20)
 # Of the GPUs that a workload's pods held: Prometheus renames the labels of the page, or keeps them (honor_labels).
 _HELD_GPUS = "group by (UUID) (count_over_time({{{names},{matchers}}}[{window}]))"
+_POD_SUFFIX = re.compile(POD_NAMES)
 _GPU_NAMES = '__name__=~"DCGM_FI_DEV_FB_USED|DCGM_FI_DEV_POWER_USAGE"'
 
 
@@ -150,13 +151,13 @@ def _moments(
     reader, moments = _PageReader(), []
     before: Mapping[str, Floats] = {}
     gpus_at = {frame.at: frame for frame in gpus}
-    pattern = re.compile(re.escape(workload.name) + POD_NAMES)
     for frame in engines:
         pods = list(reader.read(frame.pages, frame.at))
         nodes = reader.read(gpus_at[frame.at].pages, frame.at) if frame.at in gpus_at else ()
 
         def matches(pod: PodKey) -> bool:
-            return pod.namespace == workload.namespace and pattern.fullmatch(pod.pod) is not None
+            suffix = pod.pod.removeprefix(workload.name)
+            return pod.namespace == workload.namespace and _POD_SUFFIX.fullmatch(suffix) is not None
 
         values = usage_at([each for _, each in pods], [each for _, each in nodes], matches)
         now = {target.url: history.counters_of(each) for target, each in pods}

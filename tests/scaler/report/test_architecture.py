@@ -114,3 +114,8 @@ def test_quantisation_in_a_file_of_its_own_is_read():
     assert found.storage_of("layers.0.mlp.up_proj") is found.storage_of("lm_head") is None
     with pytest.raises(UnknownArchitecture, match="quantization: must be a section"):
         parse(CONFIGS["grouped-query"], {"quant_algo": "NVFP4"})
+
+
+def test_config_with_a_billion_layers_is_refused_at_once():
+    with pytest.raises(UnknownArchitecture, match="num_hidden_layers: must be at most 4096, got 1000000000"):
+        parse(CONFIGS["grouped-query"] | {"num_hidden_layers": 10**9})

@@ -199,3 +199,9 @@ def test_experts_beside_a_dense_block_are_not_ignored_with_it():
     stored = {m.module: arch.quantization.storage_of(m.module) for m in matrices(arch) if m.linear}
     assert stored["layers.0.experts.0.up_proj"].bits == 4
     assert stored["layers.0.mlp.up_proj"] is None
+
+
+@pytest.mark.parametrize("expression", ["re:(a+)+b", "re:(model|layers)*x", "re:.*a.*b.*c.*d", "re:("])
+def test_expression_that_could_match_forever_is_refused(expression):
+    with pytest.raises(UnknownArchitecture, match="quantization_config"):
+        covers(expression, "layers.3.mlp.down_proj")
