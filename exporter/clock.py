@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 
 class FastClock:
-    """Runs up to `speed` times as fast as the wall, from `begin` on, by default the present.
+    """Runs `speed` times as fast as the wall if the machine can, from `begin` on, by default the present.
 
     Time advances to the next sleeper, by STEP_S at most; only while a task sleeps, while nothing holds it, and after
     the event loop had nothing else to do for QUIET_TURNS. So a request and its response within this process have the
@@ -40,6 +40,7 @@ class FastClock:
     QUIET_TURNS = 10  # in a row: a request and its response over a socket take some five turns
     MOST_TURNS = 200  # then time advances anyway: neither an endless calculation nor a call stops it
     HELD_S = 0.001  # of the wall, until it is looked again whether time is still held
+    BEHIND_S = 1.0  # of the wall, that steps which took longer are made up for
 
     def __init__(self, speed: float, begin: float | None = None) -> None:
         self._speed = speed
@@ -48,6 +49,7 @@ class FastClock:
         self._number = 0
         self._advances = False
         self._holds = 0
+        self._due = -inf  # of the next step, by the event loop's time
 
     def now(self) -> float:
         return self._now
@@ -58,6 +60,7 @@ class FastClock:
         heapq.heappush(self._sleepers, (self._now + seconds, self._number, woken))
         if not self._advances:
             self._advances = True
+            self._due = asyncio.get_running_loop().time()
             self._schedule()
         await woken
 
@@ -74,8 +77,10 @@ class FastClock:
         return min(self._now + self.STEP_S, max(self._now, self._sleepers[0][0]))
 
     def _schedule(self) -> None:
-        step_s = self._next() - self._now
-        asyncio.get_running_loop().call_later(step_s / self._speed, self._await_quiet, 0, 0, -inf)
+        loop = asyncio.get_running_loop()
+        step_s = (self._next() - self._now) / self._speed
+        self._due = max(self._due + step_s, loop.time() - self.BEHIND_S)
+        loop.call_at(self._due, self._await_quiet, 0, 0, -inf)
 
     def _await_quiet(self, turns: int, quiet: int, before: float) -> None:
         """turns: so far; quiet: of them, the last ones in a row. before: time of the turn before, by the loop."""
