@@ -17,7 +17,7 @@ from scaler.signals.usage import BUCKETED, Distribution, Usage
 from .binding import Verdict, percent
 from .ledger import HELD, Document, label
 from .profile import NAMES, P50, P95, QUANTILE_NAMES, of_document
-from .statement import UNKNOWN, ReportSection, amount, reconciled, verdict_name
+from .statement import UNKNOWN, ReportSection, amount, keep_warm_section, reconciled, verdict_name
 
 _P05, _P25, _P75 = (QUANTILE_NAMES.index(name) for name in ("p05", "p25", "p75"))
 SHOWN_STATES = (*HELD, "pending", "asleep")
@@ -65,6 +65,7 @@ def page(report: Document, span: str, more: Sequence[ReportSection] = ()) -> str
             _tiles(report),
             _ledger(report),
             _cost(report),
+            *(_section(each) for each in (keep_warm_section(report["workloads"]),) if each.rows),
             _profiles(report["profiles"]),
             *(_section(section) for section in more),
         )

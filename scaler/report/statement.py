@@ -22,6 +22,7 @@ from .ledger import STATES, Document, build_report, label, reconciliation
 from .profile import NAMES, P50, P95, Profile, of_document
 
 UNKNOWN = "\N{EN DASH}"
+HOUR_S = 3600.0
 MOST_DIFFERENCE = 0.001  # of the nodes' GPU-hours: more is not reconciled
 
 
@@ -43,9 +44,32 @@ def build(accounts: Document, profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def sections(report: Document) -> list[ReportSection]:
-    """The sections of the profiles and verdicts; empty if nothing was measured."""
-    found = [profile_section(report["profiles"]), verdict_section(report["profiles"])]
+    """The sections of keep-warm, the profiles and the verdicts, as far as there is data for them."""
+    profiles = report["profiles"]
+    found = [keep_warm_section(report["workloads"]), profile_section(profiles), verdict_section(profiles)]
     return [each for each in found if each.rows]
+
+
+def keep_warm_section(workloads: Sequence[Document]) -> ReportSection:
+    """What one more hour of keep-warm would cost and save, of workloads with recorded pauses."""
+    columns = ("workload", "pauses", "GPU-hours", "cost", "cold starts avoided", "saved")
+    rows = [
+        (
+            label(each),
+            f"{max(round(hour['pauses']), 1):,}",
+            _decimals(hour["gpu_seconds"], HOUR_S),
+            _decimals(hour["cost"]),
+            _decimals(hour["cold_starts"]),
+            _decimals(hour["saved"]),
+        )
+        for each in workloads
+        if (hour := each["further_hour"]) is not None
+    ]
+    return ReportSection("One more hour of keep-warm", columns, rows, "Per day, by the recorded pauses.")
+
+
+def _decimals(value: float | None, unit: float = 1.0) -> str:
+    return UNKNOWN if value is None else f"{value / unit:,.2f}"
 
 
 def profile_section(profiles: Sequence[Document]) -> ReportSection:

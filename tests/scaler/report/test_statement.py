@@ -141,3 +141,17 @@ def test_chosen_workloads_alone_are_summed():
     some = chosen(accounts(entry("chat", serving=1), entry("code", serving=2)), ["ai/code"])
     assert [label(each) for each in some["workloads"]] == ["ai/code"]
     assert build(some, [])["total"]["gpu_hours_held"] == 2.0
+
+
+FURTHER_HOUR = {
+    "pauses": 3.0, "gpu_seconds": 12 * HOUR, "cost": 24.0, "cold_starts": 2.0, "waiting_s": 150.0, "saved": None,
+}  # fmt: skip
+
+
+def test_further_hour_of_keep_warm_is_shown_where_pauses_were_recorded():
+    slept = entry("chat", serving=8) | {"further_hour": FURTHER_HOUR}
+    report = build(accounts(slept, entry("code", serving=8)), [])
+    (section,) = sections(report)
+    assert section.rows == [("ai/chat", "3", "12.00", "24.00", "2.00", "\N{EN DASH}")]
+    assert "One more hour of keep-warm" in page(report, "a day")
+    assert "One more hour" not in page(build(accounts(entry("code", serving=8)), []), "a day")
