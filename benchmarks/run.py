@@ -8,6 +8,7 @@ largest sizes and most of the rounds, and the file says so.
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import subprocess
@@ -96,4 +97,6 @@ def main(*, quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(quick="--quick" in sys.argv[1:])
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--quick", action="store_true", help="leave out the largest sizes and most of the rounds")
+    main(quick=options.parse_args().quick)
