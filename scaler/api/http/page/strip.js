@@ -59,11 +59,27 @@ export function fleetStrip(stateWords, press) {
       const since = document.since ? `, since ${format.moment(document.since)}` : "";
       const [, slept] = sums(document.workloads.map((each) => each.gpu_seconds));
       if (slept.total !== null) figure("asleep", "GPU-hours asleep", format.gpuHours(slept.total), `GPU-hours that sleeping workloads did not hold${since}${slept.without}`, "asleep");
-      const [spent, saved] = sums(document.workloads.map((each) => costOf(each, document.gpu_hour)));
-      if (spent.total !== null) figure("spent", "spent", format.count(spent.total), `for the GPU-hours that workloads held${since}${spent.without}`);
-      if (saved.total !== null) figure("saved", "saved asleep", format.count(saved.total), `for the GPU-hours asleep, against always on${since}${saved.without}`);
+      const costs = document.workloads.map((each) => costOf(each, document.gpu_hour));
+      const [spent, saved] = sums(costs);
+      const idle = total(costs.map((each) => each.idle_warm));
+      const idled = idle === null ? "" : `, ${format.count(idle)} of it idle`;
+      if (spent.total !== null) figure("spent", "spent", format.count(spent.total), `for the GPU-hours that workloads held${idled}${since}${spent.without}`);
+      if (saved.total !== null) figure("saved", "saved asleep", format.count(saved.total), `for the GPU-hours asleep${since}${saved.without}${alwaysOn(document.workloads)}`);
     },
   };
+}
+
+// What always on would have cost more, in words; of the workloads with both costs.
+function alwaysOn(workloads) {
+  const costs = workloads.map((each) => each.baseline?.cost ?? {});
+  const [most, peak] = ["maximum", "peak"].map((name) => total(costs.map((each) => (format.isKnown(each[name]) && format.isKnown(each.held) ? each[name] - each.held : null))));
+  if (most === null || peak === null) return "";
+  return `; always on would have cost ${format.count(most)} more with the maximum of replicas, ${format.count(peak)} more with the peak of each day`;
+}
+
+function total(values) {
+  const known = values.filter((each) => format.isKnown(each));
+  return known.length ? known.reduce((sum, each) => sum + each, 0) : null;
 }
 
 // The money of a workload by state: of its own price, or of the price of all GPUs. Empty without a price.

@@ -293,6 +293,33 @@ async def test_money_is_in_the_head_only_with_a_price_and_only_if_known(visit, s
         await site.stop()
 
 
+async def test_money_says_what_was_idle_and_what_always_on_would_have_cost(visit, site):
+    priced = {
+        "gpu_seconds": {"serving": 3600.0, "idle_warm": 1800.0, "asleep": 7200.0},
+        "cost": {"serving": 4.0, "idle_warm": 2.0, "asleep": 6.0},
+        "baseline": {"cost": {"held": 6.0, "maximum": 20.0, "peak": 11.0}},
+    }
+    unpriced = {"gpu_seconds": {"serving": 3600.0}, "cost": {"serving": None}, "baseline": {"cost": {"held": None}}}
+
+    async def accounts(_):
+        named = decision("chat").workload._asdict()
+        return web.json_response({"now": NOW, "since": None, "gpu_hour": None, "workloads": [
+            {**named, **priced}, {**named, **unpriced},
+        ]})  # fmt: skip
+
+    site.more = [web.get("/api/v1/accounts", accounts)]
+    page = await visit([decision("chat")])
+    await page.until("document.querySelector('.gpus .saved')")
+    spent, saved = [
+        (await page.evaluate(f"document.querySelector('.gpus .{name}').title")).split("; ")
+        for name in ("spent", "saved")
+    ]
+    without = "without 1 of 2 workloads: unknown"
+    assert spent == ["for the GPU-hours that workloads held, 2 of it idle", without]
+    more = "always on would have cost 14 more with the maximum of replicas, 5 more with the peak of each day"
+    assert saved == ["for the GPU-hours asleep", without, more]
+
+
 async def test_links_are_shown_only_where_they_are_configured(visit, site):
     page = await visit([decision("chat")])
     assert await page.evaluate("document.querySelector('#grafana').checkVisibility()") is False
