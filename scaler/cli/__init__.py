@@ -436,6 +436,7 @@ def replay(
 @click.option("--kv-precision", metavar="NAME", help="Of the KV cache, as fp8. Default: the model's.")
 @click.option("--max-model-len", type=click.IntRange(min=1), help="Tokens of a sequence. Default: the model's context.")
 @click.option("--itl", metavar="DURATION", help="SLO of a GPU: time between two tokens.")
+@click.option("--training-gpus", type=click.IntRange(1, 100_000), help="Also the memory of training on so many GPUs.")
 def report(
     workloads: Sequence[str],
     server: str,
@@ -444,13 +445,10 @@ def report(
     since: str | None,
     bearer_file: str | None,
     html: str | None,
+    itl: str | None,
     model: str | None,
     gpu: str | None,
-    gpus: str | None,
-    tensor_parallel: int,
-    kv_precision: str | None,
-    max_model_len: int | None,
-    itl: str | None,
+    **more: Any,
 ) -> None:
     """Print GPU-hours by state (serving, idle, loading, asleep) and their cost; how each workload uses its GPUs, and
     what binds it. For workloads with `mode: observe`: what Tidegate would have saved.
@@ -470,7 +468,7 @@ def report(
     if model is not None and len(workloads) > 1:
         raise click.UsageError(f"--model: at most one workload, got {len(workloads)}")
     itl_s = None if itl is None else _duration(itl, "--itl")
-    request = AdviceRequest(model, gpu, gpus, tensor_parallel, kv_precision, max_model_len, itl_s)
+    request = AdviceRequest(model, gpu, itl_s=itl_s, **more)
     try:
         if model is not None and not workloads:
             _print_memory(request, output, html)

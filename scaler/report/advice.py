@@ -1,6 +1,7 @@
 """Turns a profile, a config.json and the table of GPUs into advice, as sections of the report. Pure.
 
 - `memory_section`: what a model takes on each GPU model, and what fits beside it.
+- `training_section`: what its training takes by ZeRO stage, and with LoRA.
 - `gpu_section`: each GPU model for a workload: whether it fits, how fast it is there, how many replicas, at what cost.
 - `slice_section`: what a workload would do on MIG slices, and whether to slice.
 
@@ -34,11 +35,13 @@ from .profile import P95, OperatingPoint, Profile
 from .slice_speed import GpuActivity, SliceSpeed, SpeedEvidence, predict
 from .speed import MeasuredTime, Prediction
 from .statement import UNKNOWN, ReportSection
+from .training import ZeroStage, full_of, lora
 from .weights import count_by_use, resolve_precision, weight_bytes
 from .work import GpuSplit, ModelShape, StepLoad, decode_work
 
 # vLLM's defaults for a step on a GPU of less than 70 GiB, and on an A100 (`EngineArgs`); else those of `memory`.
 SMALL_GPU, SMALL_BATCH_TOKENS, SMALL_SEQUENCES = 70 * GIB, 2048, 256
+LORA_RANK = 16  # a usual one
 WHOLE_GPU = 0.9  # of its memory: a workload that sees less runs on a slice
 # Names of precisions in a config.json, and in `speed.ARITHMETIC`. A method that is not listed is not known there.
 _PRECISIONS = {"bfloat16": "bf16", "float16": "bf16", "bf16": "bf16", "fp16": "bf16"}
@@ -117,6 +120,29 @@ def _memory_note(deployment: Deployment) -> str:
     left_out = (*deployment.model.unread, *filter(None, (deployment.model.uncounted,)))
     note = f"{of}, a token takes {per_token:,.0f} bytes of KV cache. Other memory is that of vLLM 0.19."
     return f"{note} Not counted: {', '.join(left_out)}." if left_out else note
+
+
+def training_section(model: Architecture, gpus: int, models: Mapping[str, GpuModel]) -> ReportSection:
+    """The memory of training a model on each of `gpus` data-parallel GPUs. Raises UnknownArchitecture."""
+    ways = [(f"all weights, ZeRO stage {stage.value}", full_of(model, gpus=gpus, stage=stage)) for stage in ZeroStage]
+    ways.append((f"LoRA of rank {LORA_RANK}, ZeRO stage 0", lora(model, LORA_RANK, gpus=gpus)))
+    rows = [
+        (
+            name,
+            *(f"{each / GIB:.1f}" for each in (memory.weights, memory.gradients, memory.optimizer, memory.total)),
+            _smallest(memory.total, models),
+        )
+        for name, memory in ways
+    ]
+    columns = ("trained", "weights", "gradients", "optimizer", "GiB in all", "smallest GPU of the table")
+    return ReportSection(
+        f"Training {model.name} on {gpus} GPUs", columns, rows, "With Adam in mixed precision, without activations."
+    )
+
+
+def _smallest(needed: float, models: Mapping[str, GpuModel]) -> str:
+    fitting = [(model.memory.value, name) for name, model in models.items() if model.memory is not None]
+    return min(((size, name) for size, name in fitting if size >= needed), default=(nan, "none"))[1]
 
 
 def model_shape(model: Architecture, kv_precision: str | None = None) -> ModelShape:

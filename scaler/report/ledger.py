@@ -56,7 +56,7 @@ def _nodes(nodes: Document | None) -> dict[str, Any] | None:
 
 
 def _ratios(entry: Document) -> dict[str, Any]:
-    """What is not summed. A history has no further hour of keep-warm: the pauses are the daemon's."""
+    """Returns the entries that are not summed. A history has no further hour: the pauses are the daemon's."""
     kept = {name: entry[name] for name in ("gpu_hour", "joules", "per_million_tokens")}
     return {**kept, "further_hour": entry.get("further_hour")}
 

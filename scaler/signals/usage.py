@@ -76,7 +76,7 @@ class Scale(NamedTuple):
 
 
 class Moment(IntEnum):
-    """Of one quantity. Weights are seconds, decayed. NaN peaks: none yet."""
+    """The sums of one quantity. Weights are seconds, decayed. NaN peaks: none yet."""
 
     WEIGHT = 0
     SUM = 1

@@ -32,7 +32,7 @@ QUANTIZATION_FILE = "hf_quant_config.json"  # beside config.json, of checkpoints
 class AdviceRequest:
     """The options of the command. model: a config.json. gpu: that the workloads run on. gpus: a file with more GPUs.
 
-    itl_s: the SLO, seconds between two tokens.
+    itl_s: the SLO, seconds between two tokens. training_gpus: data-parallel ones.
     """
 
     model: str | None = None
@@ -42,6 +42,7 @@ class AdviceRequest:
     kv_precision: str | None = None
     max_model_len: int | None = None
     itl_s: float | None = None
+    training_gpus: int | None = None
 
 
 def sections(request: AdviceRequest, report: Mapping[str, Any] | None) -> list[ReportSection]:
@@ -62,6 +63,8 @@ def sections(request: AdviceRequest, report: Mapping[str, Any] | None) -> list[R
             )
             models = _gpu_models(request.gpus)
             found.append(advice.memory_section(deployment, models, PriceList()))
+            if request.training_gpus is not None:
+                found.append(advice.training_section(deployment.model, request.training_gpus, models))
             if request.gpu is not None:
                 found += [advice.gpu_section(profile, deployment, models, PriceList()) for profile in profiles]
                 memory = [advice.needed_bytes(deployment, profile) for profile in profiles]

@@ -52,6 +52,17 @@ def test_kv_cache_in_fp8_takes_half(run):
     assert "65,536 bytes of KV cache" in run("--kv-precision", "fp8").output
 
 
+def test_training_memory_falls_with_the_zero_stage(run):
+    """8.03 billion parameters take 16 bytes each; at stage 3 they are divided among the GPUs."""
+    _, section = json.loads(run("--training-gpus", "8", "-o", "json").output)["advice"]
+    totals = [float(row[4]) for row in section["rows"]]
+    assert totals[0] == pytest.approx(8_030_261_248 * 16 / 2**30, abs=0.1)
+    assert totals[3] == pytest.approx(totals[0] / 8, abs=0.1)
+    assert totals[:4] == sorted(totals[:4], reverse=True)
+    assert section["rows"][0][-1] == "H200"
+    assert section["rows"][4][0] == "LoRA of rank 16, ZeRO stage 0"
+
+
 @pytest.mark.parametrize(
     ("options", "changes", "status", "message"),
     [

@@ -97,7 +97,7 @@ def test_workload_without_token_counters_gets_no_ranking():
 
 
 def test_needed_memory_is_the_model_and_the_cache_of_its_requests():
-    """What the engine holds has no effect: vLLM takes 90 % of any GPU."""
+    """The memory that the engine holds has no effect: vLLM takes 90 % of any GPU."""
     profile = profiled(4, 16, 64)
     more = Profile(profile.workload, {**profile.usage, **make(MEMORY=75 * GIB).usage}, profile.seconds)
     needed = advice.needed_bytes(ON_H100, profile)
