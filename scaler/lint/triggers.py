@@ -78,7 +78,7 @@ class DefinedWorkload(NamedTuple):
 
 
 class TriggerReport(NamedTuple):
-    """What an object's triggers and annotations define, and what is wrong with them."""
+    """Holds the workloads that an object's triggers and annotations define, and the findings about them."""
 
     findings: list[Finding]
     workloads: list[DefinedWorkload]

@@ -32,7 +32,7 @@ SIGNALS = {
 }
 
 
-def known(numbers):
+def without_unknown(numbers):
     return {name: value for name, value in numbers.items() if value is not None}
 
 
@@ -114,7 +114,7 @@ NUMBERS = st.fixed_dictionaries({
 
 @given(NUMBERS, st.floats(0.0, 1.0))
 def test_no_verdict_is_without_evidence_from_what_is_known(numbers, busy):
-    profile = make(busy, **known(numbers))
+    profile = make(busy, **without_unknown(numbers))
     found = judge(profile)
     for each in (found.main, *found.also):
         assert each.evidence
@@ -134,7 +134,7 @@ def test_more_of_a_full_resource_never_takes_its_evidence_away(numbers, one, oth
     low, high = sorted((one, other))
     for name, verdict in (("TENSOR", "compute"), ("DRAM", "memory_bandwidth"), ("QUEUED_FULL", "undersized")):
         # Idle workloads are judged first: this one works.
-        base = {**known(numbers), "ENGINE": 0.9}
+        base = {**without_unknown(numbers), "ENGINE": 0.9}
         if name == "TENSOR":
             base["SM"] = 0.5  # below what counts as full by itself
         less, more = judge(make(1.0, **{**base, name: low})), judge(make(1.0, **{**base, name: high}))
