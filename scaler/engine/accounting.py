@@ -33,7 +33,7 @@ and 8 more are pending. After 10 s that is 160 GPU-seconds `serving`, 80 `loadin
 from __future__ import annotations
 
 from enum import StrEnum
-from math import isnan, nan
+from math import isnan, nan, prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -94,6 +94,10 @@ class AccountedSweep(NamedTuple):
         return cls(unseen, unknown, each, queued, would, apart, wanted, rising, hour, watts, most, counts)
 
 
+_BY_STATE = frozenset({"gpu_seconds", "state_seconds", "cost"})
+_FROM_ZERO = frozenset({"state_seconds", "wakes", "sleeps", "reversals", "shadow", "more", "fewer"})
+
+
 class LedgerSums(NamedTuple):
     """Counters, a slot per workload; they never fall. NaN: never known, which is not 0.
 
@@ -139,10 +143,19 @@ class LedgerSums(NamedTuple):
 
     @classmethod
     def blank(cls, rows: int) -> LedgerSums:
-        numbers = {name: np.full(rows, np.nan) for name in cls._fields}
-        tables = {"gpu_seconds": np.full((rows, len(STATES)), np.nan), "cost": np.full((rows, len(STATES)), np.nan)}
-        zeros = {name: np.zeros(rows) for name in ("wakes", "sleeps", "reversals", "shadow", "more", "fewer")}
-        return cls(**{**numbers, **tables, **zeros, "state_seconds": np.zeros((rows, len(STATES)))})
+        """Sums of nothing."""
+        return cls.with_buffer(rows)[0]
+
+    @classmethod
+    def with_buffer(cls, rows: int) -> tuple[LedgerSums, Floats]:
+        """Sums of nothing, and the array of shape (numbers,) whose parts they are: all can be added to at once."""
+        shapes = [(rows, len(STATES)) if name in _BY_STATE else (rows,) for name in cls._fields]
+        ends = np.cumsum([prod(shape) for shape in shapes])
+        buffer = np.empty(ends[-1])
+        parts = [part.reshape(shape) for part, shape in zip(np.split(buffer, ends[:-1]), shapes, strict=True)]
+        for name, part in zip(cls._fields, parts, strict=True):
+            part[...] = 0.0 if name in _FROM_ZERO else np.nan
+        return cls(*parts), buffer
 
 
 class DayPeak(NamedTuple):
@@ -215,7 +228,8 @@ class Ledger:
         """gap_s: a sweep holds for so long; later seconds are unknown."""
         self.since, self._swept_at = np.full((2, rows), np.nan)
         self.now = AccountedSweep.blank(rows)
-        self.kept, self.shown = LedgerSums.blank(rows), LedgerSums.blank(rows)
+        self.kept, self._kept_buffer = LedgerSums.with_buffer(rows)
+        self.shown, self._shown_buffer = LedgerSums.with_buffer(rows)
         self.fleet, self.fleet_kept, self.fleet_shown = FleetGpus(nan, nan), FleetSums(), FleetSums()
         self._day = DayPeak(*np.full((3, rows), np.nan))
         self._fleet_at, self._gap_s = nan, gap_s
@@ -248,11 +262,10 @@ class Ledger:
         counted: shape (rows, 3): requests, prompt tokens and generated tokens since the last sweep; NaN is not said.
         leads:   this replica publishes its ledger; one of several does, or sums would be double.
         """
-        rise = self._risen(moment, counted, now)
-        for column, more in enumerate(rise):
-            measured = ~np.isnan(more)
-            for sums in (self.kept, self.shown) if leads else (self.kept,):
-                np.add(zero_if_unknown(sums[column]), more, out=sums[column], where=measured)
+        rise = np.concatenate([column.ravel() for column in self._risen(moment, counted, now)])
+        measured = ~np.isnan(rise)
+        for sums in (self._kept_buffer, self._shown_buffer) if leads else (self._kept_buffer,):
+            np.add(zero_if_unknown(sums), rise, out=sums, where=measured)
         self.since[:] = np.where(np.isnan(self.since), now, self.since)
         self._swept_at[:] = now
         self.now = moment
