@@ -1,7 +1,7 @@
 # Every target creates its virtual environment first: only Python 3.11+ and make are required.
 PYTHON ?= python3
 VENV   ?= .venv
-JOBS   ?= 4
+JOBS   ?= 6
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -18,18 +18,21 @@ demo: $(STAMP)  ## watch GPU replicas follow a load from zero up and back (about
 	$(BIN)/tidegate demo $(ARGS)
 
 # Workers share the kernels, which are therefore compiled once before, on two cores: the first two processes compile
-# kernels of different modules, the third one compiles the rest. Half of the suite's time is waiting for processes and
-# sockets: four workers keep two cores busy.
+# kernels of different modules, the next two the rest. They share the byte code of the tests too, into which pytest
+# writes its assertions: one collects before, once, or each would do the same 10 s of work. A third of the suite's time
+# is waiting for processes and sockets: six workers keep two cores busy.
 # The kernels are those of the image, so that no test has to compile them again: see the Dockerfile.
 # Without byte code on the disk, which some containers switch off, each process of a test would compile the project again.
-KERNELS ?= scaler.engine.loop, scaler.replay.engine
+KERNELS ?= scaler.replay.engine
 test: export PYTHONDONTWRITEBYTECODE :=
 test: export NUMBA_CPU_NAME := generic
 test: export NUMBA_CPU_FEATURES :=
 test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
 	@compile() { $(BIN)/python -c "import gc; gc.disable(); import $$1"; }; \
+	collect() { $(BIN)/python -m pytest --collect-only -q -n 0 $(ARGS) >/dev/null; touch $(VENV)/.collected; }; \
 	compile 'exporter.textformat.scanner, scaler.policy.batch' & \
-	compile 'scaler.policy.kernel, scaler.signals.slot_sums'; wait; compile '$(KERNELS)'
+	compile 'scaler.policy.kernel, scaler.signals.slot_sums'; wait; \
+	compile scaler.engine.loop & compile '$(KERNELS)'; [ -e $(VENV)/.collected ] || collect; wait
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Python 3.11 to 3.13, from PATH or pyenv, except the version of `make test`. Versions may differ in annotations and
@@ -46,7 +49,7 @@ test-others:  ## run the version-dependent tests on every other supported Python
 	    [ -x "$$python" ] && "$$python" -V >/dev/null 2>&1 || continue; \
 	    [ "$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $$version ] && continue 2; \
 	    echo "== Python $$version"; \
-	    $(MAKE) --no-print-directory $(TARGET) PYTHON="$$python" VENV=.venv-$$version KERNELS=scaler.engine.loop \
+	    $(MAKE) --no-print-directory $(TARGET) PYTHON="$$python" VENV=.venv-$$version KERNELS=scaler.policy.kernel \
 	      ARGS="$(VERSIONED) $(ARGS)" || exit 1; \
 	    continue 2; \
 	  done; echo "== Python $$version: not installed, not run"; \

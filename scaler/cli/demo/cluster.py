@@ -12,6 +12,7 @@ request. 1 GPU from 0 to 80 is 80 GPU-seconds.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,7 +44,13 @@ def meets(objective: DemoSlo, profile: EngineProfile, answer: Completion) -> boo
 
 @dataclass(slots=True)
 class SimulatedReplica:
-    """One pod with one GPU. gpu: index over all nodes."""
+    """One pod with one GPU.
+
+    gpu:                          index over all nodes.
+    end_to_end_s, output_token_s: of each request that it has answered: from its arrival to its last token, and per
+                                  token after the first.
+    finished_at:                  when it has answered the last one; None: none yet.
+    """
 
     name: str
     gpu: int
@@ -51,7 +58,17 @@ class SimulatedReplica:
     ready_at: float
     engine: SimulatedEngine
     draining_at: float | None = None
-    answers: list[Completion] = field(default_factory=list)
+    end_to_end_s: list[float] = field(default_factory=list)
+    output_token_s: list[float] = field(default_factory=list)
+    finished_at: float | None = None
+
+    def note(self, answers: Iterable[Completion]) -> None:
+        """Records what it has answered since the last call."""
+        for answer in answers:
+            self.end_to_end_s.append(answer.finished_at - answer.submitted_at)
+            later = max(answer.request.output_tokens - 1, 1)
+            self.output_token_s.append((answer.finished_at - answer.first_token_at) / later)
+            self.finished_at = answer.finished_at
 
 
 @dataclass(slots=True)
@@ -163,7 +180,7 @@ class SimulatedCluster:
         self._now = now
         for pod in self.replicas:
             completed = pod.engine.advance(now)
-            pod.answers += completed
+            pod.note(completed)
             answers += completed
             self.tally.answered += len(completed)
             self.tally.met += sum(meets(self.objective, self.profile, answer) for answer in completed)
@@ -173,8 +190,7 @@ class SimulatedCluster:
         """Removes drained pods, and creates missing ones on free GPUs."""
         for pod in self.draining:
             if not pod.engine.unfinished and pod.draining_at is not None:
-                last = pod.answers[-1].finished_at if pod.answers else pod.draining_at
-                self._remove(pod, max(pod.draining_at, last))
+                self._remove(pod, max(pod.draining_at, pod.finished_at or pod.draining_at))
         used = {pod.gpu for pod in self.replicas}
         missing = self.wanted - sum(pod.draining_at is None for pod in self.replicas)
         for gpu in [gpu for gpu in range(self.gpus) if gpu not in used][: max(0, missing)]:

@@ -59,7 +59,6 @@ def vllm_page(model: str, pod: SimulatedReplica) -> str:
         (f'{labels},sleep_state="{state}"', value)
         for state, value in (("awake", 1), ("weights_offloaded", 0), ("discard_all", 0))
     ]
-    answers = pod.answers
     lines = [
         *_family("python_info", "gauge", "Python platform information", [('implementation="CPython",major="3"', 1)]),
         *_gauge("vllm:num_requests_running", labels, engine.running, "Number of requests in model execution batches."),
@@ -89,17 +88,14 @@ def vllm_page(model: str, pod: SimulatedReplica) -> str:
             "Histogram of time_per_output_token_seconds per request.",
             labels,
             _OUTPUT_TOKEN_BUCKETS,
-            [
-                (answer.finished_at - answer.first_token_at) / max(answer.request.output_tokens - 1, 1)
-                for answer in answers
-            ],
+            pod.output_token_s,
         ),
         *_histogram(
             "vllm:e2e_request_latency_seconds",
             "Histogram of e2e request latency in seconds.",
             labels,
             _END_TO_END_BUCKETS,
-            [answer.finished_at - answer.submitted_at for answer in answers],
+            pod.end_to_end_s,
         ),
     ]
     return "\n".join(lines) + "\n"
