@@ -149,14 +149,16 @@ class Selection:
             raise ValueError(f"selection: must have at most {MAX_STATES} states, got {len(states)}")
         step = np.zeros((len(states) + 1, len(used) + 1), np.uint16)
         flags, sign = np.zeros(len(states) + 1, np.uint8), np.full(len(states) + 1, -1, np.int16)
+        sign_of = {text: index for index, text in enumerate(self.signs)}
         for text, state in states.items():
+            # A text follows the one that is a character shorter, and has its sign, if it is no longer one itself.
+            before = states[text[:-1]]
+            sign[state] = sign_of.get(text, sign[before])
             if text:
-                step[states[text[:-1]], column[ord(text[-1])]] = state
+                step[before, column[ord(text[-1])]] = state
             flags[state] = PREFIX if text in self.prefixes else EXACT if text in self.names else 0
             if text in group_of:
                 flags[state] = RANGED + group_of[text]
-            ended = [index for index, each in enumerate(self.signs) if text.startswith(each)]
-            sign[state] = max(ended, key=lambda index: len(self.signs[index]), default=-1)
         return Tables(column, step, flags, sign)
 
 

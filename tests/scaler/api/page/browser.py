@@ -18,7 +18,8 @@ import aiohttp
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
-    "--disable-extensions", "--disable-background-timer-throttling", "--remote-debugging-port=0",
+    "--disable-extensions", "--process-per-site", "--renderer-process-limit=1", "--disable-site-isolation-trials",
+    "--disable-background-timer-throttling", "--remote-debugging-port=0",
 )  # fmt: skip
 PATIENCE_S = 90.0  # a page on a busy machine is slow and has not failed
 LARGEST = 64 * 2**20  # a screenshot is one message
