@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 
+import beside_prometheus
 import cluster
 import kernels
 import policy
@@ -28,7 +29,7 @@ import textformat
 from report import table
 
 HERE = Path(__file__).parent
-CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, process)
+CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, process, beside_prometheus)
 LIBRARIES = ("numba", "numpy", "grpcio", "aiohttp", "prometheus-client", "protobuf")
 
 

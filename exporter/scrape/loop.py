@@ -2,8 +2,8 @@
 
 The targets of one workload are scraped together, in a *round*: a sum over readings of different moments counts a
 request twice that moved from one pod to another in between. The phase of a round follows from the workload's name (of
-a target without a workload, from its URL), so a restart or a new pod does not change it and workloads are spread over
-the whole interval. When a target appears, its workload has one more round at once.
+a target without a workload, from its URL), so a restart or a new pod does not change it, and workloads are spread over
+the tenths of a second of the whole interval. When a target appears, its workload has one more round at once.
 
 While a workload is at zero, its gateway targets are scraped every `wake_interval_s` as well, because they show the
 next request; each HTTP endpoint once, however many workloads share it.
@@ -45,6 +45,9 @@ START_SPREAD_S = 15.0
 # A round is handed over when every target has responded that responded the last time, or after so many seconds: one
 # slow response delays the others by a tick.
 ROUND_WAIT_S = 1.0
+# Rounds begin at multiples of this: what is sent together arrives together, and ten responses cost half as much as ten
+# single ones.
+GRID_S = 0.1
 # Rounds because of new targets are so many seconds apart: 40 pods that become ready one by one in a minute cause 40
 # rounds at most, and those that become ready together one.
 NEW_TARGETS_S = 1.0
@@ -457,7 +460,7 @@ def _until(now: float, phase: float, every_s: float) -> float:
 
     Worked example: at 12.0 s, with a phase of 0.25 and a period of 4 s, the next moment is 13.0 s: 1 s.
     """
-    offset = phase * every_s
+    offset = floor(phase * every_s / GRID_S) * GRID_S
     due = (floor((now - offset) / every_s) + 1) * every_s + offset
     # A coarse timer may end a little early: then the moment is not due again.
     return due - now if due - now > 1e-3 * every_s else due + every_s - now

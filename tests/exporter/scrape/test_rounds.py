@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from exporter.model import Failure, FailureKind, Role, Samples, WorkloadKey
-from exporter.scrape.loop import LATE, ROUND_WAIT_S, START_SPREAD_S, Skipped
+from exporter.scrape.loop import GRID_S, LATE, ROUND_WAIT_S, START_SPREAD_S, Skipped
 from exporter.sources.http import HttpLimits, HttpPages
 
 from .conftest import BEGIN, FIRST
@@ -34,11 +34,12 @@ def workload(number):
 
 async def test_workloads_are_spread_over_the_whole_interval(running, clock, listing, target):
     fleet = [target(str(n), owner=workload(n)) for n in range(200)]
+    clock.time = began_at = BEGIN + GRID_S / 2  # between two moments
     async with running(listing(fleet)):
         await clock.asleep(1)
         clock.advance(0.0)
         await clock.asleep(201)
-        begins = [when - BEGIN for when in clock.due if when < BEGIN + INTERVAL_S]
+        begins = [when - began_at for when in clock.due if when < began_at + INTERVAL_S]
     # 200 workloads in 10 parts of half a second: 20 each on average, and never three times as many.
     parts = Counter(int(begin / 0.5) for begin in begins)
     assert len(begins) == 200
@@ -60,11 +61,27 @@ async def test_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock
 
 async def test_targets_without_a_workload_have_separate_phases(running, clock, listing, target):
     nodes = [target(f"node-{n}", "dcgm", Role.GPUS, owner=None) for n in range(20)]
+    clock.time = began_at = BEGIN + GRID_S / 2  # between two moments
     async with running(listing(nodes)):
         await clock.asleep(1)
         clock.advance(0.0)
         await clock.asleep(21)
-        assert len(set(clock.due)) == 21
+        begins = [when for when in clock.due if when < began_at + INTERVAL_S]
+    # 20 nodes at 50 moments: 17 of these on average.
+    assert len(begins) == 20
+    assert len(set(begins)) > 10
+
+
+async def test_rounds_begin_together_at_tenths_of_a_second(running, clock, listing, target):
+    nodes = [target(f"node-{n}", "dcgm", Role.GPUS, owner=None) for n in range(200)]
+    clock.time = began_at = BEGIN + GRID_S / 2  # between two moments
+    async with running(listing(nodes)):
+        await clock.asleep(1)
+        clock.advance(0.0)
+        await clock.asleep(201)
+        moments = {round(when, 6) for when in clock.due if when < began_at + INTERVAL_S}
+    assert len(moments) <= INTERVAL_S / GRID_S
+    assert all(round(when / GRID_S, 3).is_integer() for when in moments)
 
 
 async def test_first_round_at_a_long_interval_begins_within_seconds(running, clock, recorder, listing, target):
