@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-others test-slow test-boards fuzz lint format bench generate pictures proto site clean \
+.PHONY: help install demo test test-others test-slow test-boards fuzz fuzz-inputs lint format bench bench-quick generate pictures proto site clean \
 	tools image chart dist plugin version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
@@ -69,6 +69,13 @@ $(GRAFANA)/node_modules/.installed: $(GRAFANA)/package-lock.json
 fuzz: $(STAMP)  ## search for a history of responses that scales busy workloads to zero (MINUTES=60)
 	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/scaler/engine/decider/test_histories.py
 
+# Everything that comes from outside: responses, answers of databases, configuration, objects, calls, states, frames.
+INPUTS := tests/exporter $(addprefix tests/scaler/,api config engine/checkpoint ha lint replay/traces workloads)
+fuzz-inputs: $(STAMP)  ## search for input that crashes, hangs or yields an invented number (MINUTES=60)
+	@end=$$(($$(date +%s) + 60 * $(or $(MINUTES),60))); while [ $$(date +%s) -lt $$end ]; do \
+	  $(BIN)/python -m pytest -q -n $(JOBS) -m "hypothesis and not slow" --hypothesis-profile=fuzz $(INPUTS) || exit 1; \
+	done
+
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts, names and log events
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -82,6 +89,9 @@ format: $(STAMP)  ## format the code with ruff
 
 bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-quick: $(STAMP)  ## the same with fewer rounds, without the largest sizes
+	$(MAKE) --no-print-directory bench ARGS=--quick
 
 generate: $(STAMP)  ## rewrite generated files: docs, the chart's schema and alerts
 	$(BIN)/python -m docs.generate.configuration > docs/reference/configuration.md

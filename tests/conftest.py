@@ -38,6 +38,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# `make fuzz-inputs` draws new examples in each round, until its time is over.
+settings.register_profile("fuzz", settings.get_profile("tidegate"), derandomize=False, max_examples=1_000)
 settings.load_profile("tidegate")
 
 
