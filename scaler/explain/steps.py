@@ -79,7 +79,7 @@ def raw(case: Case, reads: Sequence[TargetReading] | None, now: float) -> Step:
         return Step("raw", title, (f"Single targets are not stored. The sums of {clock(case.at)} are below.",))
     if not reads:
         return Step("raw", title, ("It has no target.",))
-    columns = ("page", "of", "age", "waiting", "running", "held", "KV", "GPUs", "active", "counts")
+    columns = ("target", "of", "age", "waiting", "running", "held", "KV", "GPUs", "active", "counts")
     fresh = sum(read.fresh for read in reads)
     sentence = f"{fresh} of {counted(len(reads), 'target')} {'has' if fresh == 1 else 'have'} fresh samples."
     newer = sum(read.age_s is not None and now - read.age_s > case.at for read in reads)

@@ -41,7 +41,7 @@ def document(decided):
 
 
 def test_narrow_terminal_breaks_no_number_and_no_heading():
-    columns = ["page", "of", "age", "waiting", "running", "held", "KV", "GPUs", "active", "counts"]
+    columns = ["target", "of", "age", "waiting", "running", "held", "KV", "GPUs", "active", "counts"]
     cells = ["http://10.11.12.13:8000/metrics", "pods", "1.8 s", 12345, 154, None, 0.421, None, 0.125, "yes"]
     step = {"title": "What the targets report", "sentences": [], "table": {"columns": columns, "rows": [cells]}}
     shown = {

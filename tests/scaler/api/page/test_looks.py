@@ -218,7 +218,7 @@ async def test_page_runs_only_scripts_of_its_files(visit):
 
 @pytest.mark.parametrize("width", [390, 900, 1280])
 async def test_table_wider_than_the_screen_scrolls_inside_the_page(visit, site, width):
-    columns = ["page", "of", "age", *(f"what number {index} is of" for index in range(8))]
+    columns = ["target", "of", "age", *(f"what number {index} is of" for index in range(8))]
     rows = [["http://10.11.12.13:9400/metrics", "engine", "1.7 s", *[None] * 8]]
     wide = {"step": "raw", "title": "Wide", "sentences": [], "table": {"columns": columns, "rows": rows}}
     site.more = one_of_everything(EVERY_REASON, chain=[wide])
