@@ -23,13 +23,14 @@ import cluster
 import kernels
 import policy
 import process
+import push
 import rpc
 import state
 import textformat
 from report import table
 
 HERE = Path(__file__).parent
-CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, process, beside_prometheus)
+CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, push, process, beside_prometheus)
 LIBRARIES = ("numba", "numpy", "grpcio", "aiohttp", "prometheus-client", "protobuf")
 
 
