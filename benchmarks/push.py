@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import time
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -107,10 +108,9 @@ async def run_all(workloads: int, spread_s: float) -> list[tuple[float, float]]:
         ],
     }  # fmt: skip
     with TemporaryDirectory() as folder:
-        file = f"{folder}/config.yaml"
-        with open(file, "w", encoding="utf-8") as text:  # noqa: ASYNC230 - before anything runs
-            json.dump(config, text)  # JSON is valid YAML
-        with started([sys.executable, "-m", "scaler", "run", "-c", file], dict(os.environ)) as process:
+        file = Path(folder, "config.yaml")
+        file.write_text(json.dumps(config))  # JSON is valid YAML
+        with started([sys.executable, "-m", "scaler", "run", "-c", str(file)], dict(os.environ)) as process:
             await asyncio.to_thread(answers_after, f"http://127.0.0.1:{http}/readyz", process)
             found = await measured(f"127.0.0.1:{own}", fleet, spread_s)
     await runner.cleanup()
