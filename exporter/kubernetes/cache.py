@@ -20,9 +20,10 @@ from exporter.model import GpuPart, PodKey, ReplicaCount
 
 from .decode import GROUP_INDEX, WORKER_INDEX, Malformed, decode, identify
 from .events import Subject
+from .gpu_use import ClusterGpus, gpu_use
 from .gpus import capacity, parts_of
 from .index import Changes, Records
-from .objects import Hpa, Node, Pod, Record, Ref, Scalable, ScaledObject
+from .objects import GpuQuota, Hpa, Node, Pod, Record, Ref, Scalable, ScaledObject
 from .resources import (
     DEPLOYMENTS,
     INFERENCESERVICES,
@@ -101,6 +102,8 @@ class Cluster:
         self._synced_when_counted: frozenset[Resource] | None = None
         self._records = Records()
         self._node_gpus: tuple[GpuPart, ...] | None = None
+        self._gpu_use: ClusterGpus | None = None
+        self._gpu_targets: frozenset[Ref] = frozenset()
 
     # Updates, by the reflector. `now`: POSIX seconds.
 
@@ -313,6 +316,28 @@ class Cluster:
             self._records.changes.nodes = False
             self._node_gpus = tuple(part for node in self.nodes() if (part := capacity(node)).whole)
         return self._node_gpus
+
+    def gpu_use(self, targets: frozenset[Ref], now: float) -> ClusterGpus | None:
+        """The GPUs of the cluster and what each of these scale targets holds of them; the same value while nothing
+        changes. None while unknown, and where only some namespaces are watched.
+        """
+        if self._namespaces or not all(self.synced(each, now) for each in (NODES, *_BELOW_OTHER_KINDS)):
+            return None
+        if self._records.changes.gpus or self._gpu_use is None or targets != self._gpu_targets:
+            self._records.changes.gpus, self._gpu_targets = False, targets
+            self._gpu_use = gpu_use(
+                self.nodes(), self._records.gpu_pods(), self._records.all(GpuQuota), self._above(targets)
+            )
+        return self._gpu_use
+
+    def _above(self, targets: frozenset[Ref]) -> Callable[[Pod], Ref | None]:
+        """The nearest of these targets above a pod."""
+        up = self._records.chains.up
+        return lambda pod: next((ref for ref in up(_ref(pod.key)) if ref in targets), None)
+
+    def template(self, target: Ref) -> Scalable | None:
+        """The record of a scale target, with the GPUs of one replica; None if it is unknown."""
+        return self._records.get(target, Scalable)
 
     def labels_of(self, target: Ref) -> Mapping[str, str]:
         """The labels of a scale target; none if it is unknown."""

@@ -13,7 +13,6 @@ container that always restarts) that requests 1 as well, it holds 3.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,8 +21,8 @@ from exporter.model import PodKey
 
 from .decode_autoscaling import behavior, behavior_of_scaled_object, hpa_status, metrics, pace, scaled_object_status
 from .fields import NOTHING, FieldError, Fields
-from .gpus import LABEL_ENDS
-from .objects import Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, ScaledObjectTrigger, Slice
+from .gpus import LABEL_ENDS, MODEL_LABELS, is_gpu
+from .objects import GpuQuota, Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, ScaledObjectTrigger, Slice
 from .resources import Resource
 
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
@@ -41,9 +40,6 @@ _LONGEST_MESSAGE = 400  # of the scheduler: a clause for each kind of node
 # A condition that has not changed since the kubelet first wrote it is as old as the pod's start, and times are in whole
 # seconds: two of one moment may be a second apart.
 _SAME_MOMENT_S = 1.0
-# Whole GPUs, time-sliced and MPS-shared ones (gpu.shared), MIG profiles; AMD's GPUs and their partitions (cpx_nps4).
-# Not resources in megabytes or percent: HAMi's nvidia.com/gpumem and nvidia.com/gpucores.
-_is_gpu = re.compile(r"nvidia\.com/(?:gpu(?:\..+)?|mig-.+)|amd\.com/(?:gpu(?:\..+)?|[a-z]px_nps[0-9])").fullmatch
 
 
 class Malformed(ValueError):  # noqa: N818 - the document is malformed
@@ -97,7 +93,7 @@ def _gpus_held(spec: Fields, running_containers: Sequence[Fields]) -> Mapping[st
 
 def gpus_of(resources: Fields) -> dict[str, int]:
     """The GPUs in a list of resources, none of 0. Raises FieldError."""
-    return {name: number for name in resources.values if _is_gpu(name) and (number := resources.amount(name))}
+    return {name: number for name in resources.values if is_gpu(name) and (number := resources.amount(name))}
 
 
 def _gpus_of_container(container: Fields) -> dict[str, int]:
@@ -207,6 +203,10 @@ def _link(ref: Ref, document: Fields) -> Link:
 
 def _scalable(ref: Ref, document: Fields) -> Scalable:
     wanted = document.object("spec").integer("replicas")
+    try:
+        gpus, gpu_model = _template_gpus(document.object("spec"))
+    except FieldError:  # of a CRD with other templates: what its replicas need is unknown
+        gpus, gpu_model = NOTHING, None
     return Scalable(
         ref,
         owner=_owner(document.object("metadata"), ref.namespace),
@@ -216,7 +216,42 @@ def _scalable(ref: Ref, document: Fields) -> Scalable:
         annotations=_annotations(document),
         uid=_uid(document),
         labels=document.object("metadata").texts("labels"),
+        gpus=gpus,
+        gpu_model=gpu_model,
     )
+
+
+def _template_gpus(spec: Fields) -> tuple[Mapping[str, int], str | None]:
+    """The GPUs of one replica by the templates of its pods, and the model that their nodeSelector names.
+
+    A group of a LeaderWorkerSet is a leader, by its own template if there is one, and `size` - 1 workers.
+    """
+    group = spec.object("leaderWorkerTemplate")
+    if not group.values:
+        pod = spec.object("template").object("spec")
+        return gpus_of_pod(pod), _selected_model(pod)
+    worker = group.object("workerTemplate").object("spec")
+    leader = group.object("leaderTemplate").object("spec") if group.values.get("leaderTemplate") else worker
+    size = group.integer("size") or 1
+    total = Counter(gpus_of_pod(leader))
+    for resource, number in gpus_of_pod(worker).items():
+        total[resource] += number * (size - 1)
+    return dict(total) or NOTHING, _selected_model(worker)
+
+
+def _selected_model(pod: Fields) -> str | None:
+    selector = pod.object("nodeSelector")
+    return next((model for label in MODEL_LABELS if (model := selector.text(label))), None)
+
+
+def _quota(ref: Ref, document: Fields) -> GpuQuota:
+    """Without those for some pods only (`scopes`, `scopeSelector`)."""
+    spec = document.object("spec")
+    if spec.values.get("scopes") or spec.values.get("scopeSelector"):
+        return GpuQuota(ref, NOTHING)
+    hard = spec.object("hard")
+    limits = {name.removeprefix("requests."): name for name in hard.values if name.startswith("requests.")}
+    return GpuQuota(ref, {name: hard.amount(key) for name, key in limits.items() if is_gpu(name)} or NOTHING)
 
 
 def _inference_service(ref: Ref, document: Fields) -> Scalable:
@@ -331,6 +366,7 @@ _DECODERS: Mapping[str, Callable[[Ref, Fields], Record]] = {
     "InferenceSet": _scalable,
     "Workspace": _link,
     "EndpointSlice": _slice,
+    "ResourceQuota": _quota,
     "HorizontalPodAutoscaler": _hpa,
     "ScaledObject": _scaled_object,
     "ScaledJob": _scaled_object,

@@ -11,6 +11,7 @@ Worked example: on a node with `nvidia.com/gpu.product=Tesla-T4-SHARED`, `gpu.co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from math import ceil
 
@@ -19,11 +20,19 @@ from exporter.model import GpuPart
 
 from .objects import Node, Pod
 
+# Whole GPUs, time-sliced and MPS-shared ones (gpu.shared), MIG profiles; AMD's GPUs and their partitions (cpx_nps4).
+# Not resources in megabytes or percent: HAMi's nvidia.com/gpumem and nvidia.com/gpucores.
+_GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu(?:\..+)?|mig-.+)|amd\.com/(?:gpu(?:\..+)?|[a-z]px_nps[0-9])")
 LABEL_ENDS = (".product", ".product-name", ".count", ".replicas")
-_MODELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
+MODEL_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
 # Compute partitions of an Instinct GPU (ROCm documentation, "GPU partitioning").
 _AMD_PARTITIONS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 _DUST = 1e-9
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether a resource name counts GPUs, or parts of them."""
+    return _GPU_RESOURCE.fullmatch(resource) is not None
 
 
 def parts_of(pods: Iterable[Pod], node_of: Callable[[str], Node | None]) -> tuple[GpuPart, ...]:
@@ -45,7 +54,7 @@ def capacity(node: Node) -> GpuPart:
 
 
 def model_of(node: Node | None) -> str | None:
-    return None if node is None else next((node.labels[name] for name in _MODELS if name in node.labels), None)
+    return None if node is None else next((node.labels[name] for name in MODEL_LABELS if name in node.labels), None)
 
 
 def _each(node: Node | None, resource: str) -> float:

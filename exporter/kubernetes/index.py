@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar, assert_never
 
-from .objects import Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, Slice
+from .objects import GpuQuota, Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, Slice
 
 # A worker of a LeaderWorkerSet that another object created: Pod, StatefulSet, leader Pod, StatefulSet, LeaderWorkerSet,
 # its creator, and that one's creator.
@@ -47,6 +47,7 @@ class ChangeCollector:
     """Collects Changes. Too many cost a lookup; too few cost a stale answer.
 
     nodes: the GPUs of some node may have changed. relabelled: those of a node that may have pods.
+    gpus:  the use of GPUs may have changed: of a node, a pod, a template or a quota.
     """
 
     targets: set[Ref] = field(default_factory=set)
@@ -56,6 +57,7 @@ class ChangeCollector:
     synced: bool = False
     nodes: bool = False
     relabelled: bool = False
+    gpus: bool = False
     _uncounted: set[Ref] = field(default_factory=set)
 
     def __bool__(self) -> bool:
@@ -134,6 +136,7 @@ class Records:
         self.chains, self.changes = Chains(), ChangeCollector()
         self._tables: dict[str, dict[Ref, Record]] = {}  # by kind
         self._exporters: dict[Ref, Pod] = {}
+        self._gpu_pods: dict[Ref, Pod] = {}  # that request GPUs
         self._slices: dict[tuple[str, str], dict[Ref, Slice]] = {}  # by namespace and service
         self._slices_at: dict[str, set[Ref]] = {}  # by address
         self._pods_at: dict[str, dict[Ref, Pod]] = {}  # running pods by address, without those of the host network
@@ -153,6 +156,10 @@ class Records:
 
     def gpu_exporters(self) -> tuple[Pod, ...]:
         return tuple(self._exporters[ref] for ref in sorted(self._exporters))
+
+    def gpu_pods(self) -> Iterable[Pod]:
+        """Pods that request GPUs, also those that have ended."""
+        return self._gpu_pods.values()
 
     def slices(self, namespace: str, service: str) -> tuple[Slice, ...]:
         found = self._slices.get((namespace, service), {})
@@ -191,17 +198,16 @@ class Records:
                 self._index_link(ref, _as(Link, now))
             case Slice():
                 self._index_slice(ref, _as(Slice, before), _as(Slice, now))
-            case ScaledObject():
-                if _without_status(_as(ScaledObject, before)) != _without_status(_as(ScaledObject, now)):
-                    self.changes.registry = True
-            case Hpa():
-                if _without_status(_as(Hpa, before)) != _without_status(_as(Hpa, now)):
+            case ScaledObject() | Hpa():
+                if _without_status(before) != _without_status(now):
                     self.changes.registry = True
             case Node():
-                self.changes.nodes = True
+                self.changes.nodes = self.changes.gpus = True
                 old, new = _as(Node, before), _as(Node, now)
                 if old is not None and new is not None and (old.gpus, old.labels) != (new.gpus, new.labels):
                     self.changes.relabelled = True
+            case GpuQuota():
+                self.changes.gpus = True
             case None:
                 pass
             case unexpected:
@@ -219,6 +225,12 @@ class Records:
             self._by_uid[now.uid] = ref
             if now.ready or now.was_ready:
                 self._once_ready.add(now.uid)
+        if _gpu_claim(before) != _gpu_claim(now):
+            self.changes.gpus = True
+        if now is not None and now.gpus:
+            self._gpu_pods[ref] = now
+        else:
+            self._gpu_pods.pop(ref, None)
         if ref in self._exporters or (now is not None and is_gpu_exporter(now)):
             self._exporters.pop(ref, None)
             if now is not None and is_gpu_exporter(now):
@@ -251,6 +263,8 @@ class Records:
     def _index_scalable(self, ref: Ref, before: Scalable | None, now: Scalable | None) -> None:
         above = self.chains.up(ref)
         self.chains.link(ref, None if now is None else now.owner)
+        if _template(before) != _template(now):
+            self.changes.gpus = True
         # `ready` is for display: replicas are counted by their pods.
         if before is None or now is None or (before.wanted, before.owner) != (now.wanted, now.owner):
             self.changes.add_targets((ref, *above, *self.chains.up(ref)))
@@ -261,6 +275,7 @@ class Records:
         above = self.chains.up(ref)
         self.chains.link(ref, None if now is None else now.owner)
         if self.chains.owned(ref):
+            self.changes.gpus = True
             self.changes.add_targets((*above, *self.chains.up(ref)))
 
     def _index_slice(self, ref: Ref, before: Slice | None, now: Slice | None) -> None:
@@ -291,9 +306,21 @@ def page_port(pod: Pod) -> int:
     return next((pod.ports[name] for name in _EXPORTER_PORTS if name in pod.ports), _EXPORTER_DEFAULT_PORT)
 
 
-def _without_status(record: ScaledObject | Hpa | None) -> object:
+def _gpu_claim(pod: Pod | None) -> object:
+    """What of a pod decides which GPUs it uses."""
+    if pod is None or not pod.gpus:
+        return None
+    return pod.gpus, pod.node, pod.owner, pod.done, pod.leaving, pod.unscheduled_since is None
+
+
+def _template(scalable: Scalable | None) -> object:
+    """What of an object decides which GPUs a new replica needs."""
+    return None if scalable is None else (scalable.gpus, scalable.gpu_model, scalable.owner)
+
+
+def _without_status(record: Record | None) -> object:
     """Its controller updates the status every few seconds, and no answer depends on it."""
-    return None if record is None else replace(record, status=None)
+    return replace(record, status=None) if isinstance(record, ScaledObject | Hpa) else record
 
 
 def _as(kind: type[R], record: Record | None) -> R | None:

@@ -103,6 +103,8 @@ class Scalable:
     annotations: those that begin with `tidegate.dev/`, without that prefix.
     uid:         an Event must carry it for `kubectl describe` to find it; "" if missing.
     labels:      all of them: one may name its team.
+    gpus:        of one replica, by resource name, as its template requests them.
+    gpu_model:   the model that its template's nodeSelector names; None if it names none.
     """
 
     ref: Ref
@@ -112,6 +114,8 @@ class Scalable:
     annotations: Mapping[str, str] = field(default_factory=_empty)
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=_empty)
+    gpus: Mapping[str, int] = field(default_factory=_empty)
+    gpu_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,14 @@ class Slice:
     service: str | None
     addresses: tuple[str, ...]
     ports: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuQuota:
+    """A ResourceQuota that applies to all pods of its namespace. gpus: the most, by resource name."""
+
+    ref: Ref
+    gpus: Mapping[str, int]
 
 
 class BehaviorPolicy(NamedTuple):
@@ -298,4 +310,4 @@ class ScaledStatus:
     conditions: tuple[Condition, ...] = ()
 
 
-Record: TypeAlias = Pod | Link | Scalable | ScaledObject | Hpa | Node | Slice
+Record: TypeAlias = Pod | Link | Scalable | ScaledObject | Hpa | Node | Slice | GpuQuota

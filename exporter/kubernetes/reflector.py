@@ -39,11 +39,21 @@ OnProblem = Callable[[Resource, str | None, str | None], None]
 
 
 async def watch_all(
-    api: Api, cluster: Cluster, *, namespaces: Sequence[str], clock: Clock, on_problem: OnProblem, jitter: Random
+    api: Api,
+    cluster: Cluster,
+    *,
+    namespaces: Sequence[str],
+    clock: Clock,
+    on_problem: OnProblem,
+    jitter: Random,
+    more: Sequence[Resource] = (),
 ) -> None:
-    """Keep `cluster` up to date until cancelled. namespaces: empty is all of them, with one watch for each resource."""
+    """Keep `cluster` up to date until cancelled.
+
+    namespaces: empty is all of them, with one watch for each resource. more: resources beside `RESOURCES`.
+    """
     async with asyncio.TaskGroup() as tasks:
-        for resource in RESOURCES:
+        for resource in (*RESOURCES, *more):
             lost: set[str | None] = set()
             for namespace in (namespaces or (None,)) if resource.namespaced else (None,):
                 reflector = Reflector(api, resource, namespace, cluster, clock, on_problem, jitter, lost)

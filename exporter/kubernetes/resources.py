@@ -57,6 +57,7 @@ INFERENCESERVICES = Resource(
 # KAITO: an InferenceSet owns a Workspace for each replica, and a Workspace a StatefulSet.
 INFERENCESETS = Resource("inferencesets", "/apis/kaito.sh/v1beta1", "InferenceSet", optional=True)
 WORKSPACES = Resource("workspaces", "/apis/kaito.sh/v1beta1", "Workspace", metadata_only=True, optional=True)
+QUOTAS = Resource("resourcequotas", "/api/v1", "ResourceQuota")
 
 RESOURCES = (
     PODS,
@@ -75,6 +76,9 @@ RESOURCES = (
     INFERENCESETS,
     WORKSPACES,
 )
+
+# Watched where GPUs are shared.
+SHARED = (QUOTAS,)
 
 # Listed by `tidegate lint` and never watched.
 PODDISRUPTIONBUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1", "PodDisruptionBudget")

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import yaml
 from aiohttp import web
 
-from exporter.kubernetes.resources import CHECKED, RESOURCES, Resource
+from exporter.kubernetes.resources import CHECKED, RESOURCES, SHARED, Resource
 
 from .objects import listed, partly, status_object
 
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0  # never reached: only shows which await hung
 PARTIAL = "as=PartialObjectMetadata"
 
 
-KINDS = (*RESOURCES, *(each for each in CHECKED if each not in RESOURCES))
+KINDS = (*RESOURCES, *SHARED, *(each for each in CHECKED if each not in RESOURCES))
 
 
 class Request(NamedTuple):
@@ -56,7 +56,7 @@ class WatchEvent(NamedTuple):
 
 
 class FakeKubernetes:
-    def __init__(self, resources=RESOURCES):
+    def __init__(self, resources=(*RESOURCES, *SHARED)):
         """`resources`: the kinds that this cluster has; see `install`."""
         self.port = 0
         self.scheme = "http"

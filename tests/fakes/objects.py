@@ -208,6 +208,11 @@ def node(name="node-1", *, gpus=8, gpu="nvidia.com/gpu", ready=True, schedulable
     return thing("Node", name, None, spec=spec, status=status, more=more)
 
 
+def resource_quota(name, namespace="ai", *, gpus, gpu="nvidia.com/gpu", **more):
+    spec = {"hard": {f"requests.{gpu}": str(gpus), "requests.cpu": "64"}}
+    return thing("ResourceQuota", name, namespace, spec=spec, status={}, more=more)
+
+
 def endpoint_slice(name, namespace="ai", *, service, addresses=(), unready=(), ports=None, family="IPv4", **more):
     """ports: {"": 8000} is the unnamed port."""
     endpoints = [

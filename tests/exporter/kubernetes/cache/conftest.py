@@ -4,11 +4,11 @@ import pytest
 
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.objects import Ref
-from exporter.kubernetes.resources import RESOURCES
+from exporter.kubernetes.resources import RESOURCES, SHARED
 
 BLIND_S = 60.0
 T0 = 1000.0
-BY_KIND = {resource.kind: resource for resource in RESOURCES}
+BY_KIND = {resource.kind: resource for resource in (*RESOURCES, *SHARED)}
 
 
 def apply_to(cluster, *documents, now=T0, type="MODIFIED"):  # noqa: A002
