@@ -43,6 +43,7 @@ REASONS = {
     Reason.FROZEN: PALE_BLUE,
     Reason.CAPPED: RED,
     Reason.INCOMPLETE: "#C15C17",
+    Reason.CAPACITY_LIMITED: "#8F3BB8",
 }
 REASON_NAMES = {float(code): (str(reason), colour) for code, (reason, colour) in enumerate(REASONS.items(), start=1)}
 

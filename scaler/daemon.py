@@ -30,6 +30,7 @@ from exporter.kubernetes.auth import ApiServices, ServiceReference
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.client import connect
 from exporter.kubernetes.reflector import watch_all
+from exporter.kubernetes.resources import SHARED
 from exporter.model import PodKey, Target, WorkloadKey
 from exporter.scrape.loop import START_SPREAD_S, Counters, Delays
 from exporter.scrape.metrics import ScrapeCollector
@@ -328,6 +329,7 @@ class Daemon:
                     clock=self._clock,
                     on_problem=failure_log.of_kubernetes,
                     jitter=jitter,
+                    more=() if self._config.sharing is None else SHARED,
                 )
                 tasks.create_task(watching, name="watches")
 

@@ -40,6 +40,7 @@ class Reason(StrEnum):
     SCHEDULED = "scheduled"  # a schedule's floor or ceiling decides
     FROZEN = "frozen"  # a person's brake decides
     CAPPED = "capped"  # more is needed than the maximum allows
+    CAPACITY_LIMITED = "capacity_limited"  # more is needed than its share of the GPUs has room for
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Evidence:
     schedule: str | None = None  # those that hold, with their windows, by their own clocks
     schedule_floor: int | None = None  # replicas
     schedule_ceiling: int | None = None  # replicas
+    gpu_share_replicas: int | None = None  # for which its share of the GPUs has room; None: no limit
     keep_warm_s: float | None = None  # idle so long before zero, at present
     starts_again_at: float | None = None  # POSIX seconds of a start in advance of the next request; None: not foreseen
     cold_start_p50_s: float | None = None  # how long a start takes: as a rule, and nine of ten

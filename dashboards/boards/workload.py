@@ -149,7 +149,7 @@ def _answer() -> list[Panel]:
             "`published`: past the HPA's tolerance, which would ignore a small step; `HPA desires` and "
             "`cluster`: what the HPA made of it; `ready`: what serves. Demand above the decision: see the timeline "
             "below. Decision above the cluster: see the HPA's conditions. Cluster above ready: pods load, or have no "
-            "node. Runbook: TidegateCapped, TidegateFlapping.",
+            "node. Runbook: TidegateCapped, TidegateCapacityLimited, TidegateFlapping.",
             "short",
             [
                 Query(of_one("tidegate_demand_replicas", "objective"), "demand {{objective}}"),

@@ -35,7 +35,7 @@ from .scalars import (
     kubernetes_name,
     size,
 )
-from .workload import Mode, Price, Workload
+from .workload import MOST_PRIORITY, Mode, Price, Workload
 
 KiB = 2**10
 MiB = 2**20
@@ -236,6 +236,18 @@ class Prices(Section):
         return PriceList(self.gpus, self.gpu_hour if "gpu_hour" in self.model_fields_set else None)
 
 
+class GpuSharing(Section):
+    """Divides the GPUs of the cluster among workloads that want more than there are, by their `share`
+    (docs/how-to/share-gpus.md). Needs `kubernetes` without `namespaces`.
+    """
+
+    growth: dict[str, Annotated[int, Field(ge=0, le=100_000)]] = Field(default_factory=dict)
+    """GPUs that a node autoscaler may add at a time, by resource name, as `{nvidia.com/gpu: 8}`: replicas for so many
+    are published although no GPU is free, because only pending pods make it add nodes. Empty: none."""
+    max_priority: Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = MOST_PRIORITY
+    """Highest priority that triggers and annotations may set; a higher one counts as this."""
+
+
 class Checkpoints(Section):
     """Checkpoints: state that survives a restart (decisions, windows, estimators)."""
 
@@ -249,7 +261,7 @@ class Explain(Section):
     """Decision log for `tidegate explain` and charts."""
 
     memory: Annotated[int, size(0, 4 * GiB)] = 64 * MiB
-    """Memory of the decision log, shared by all workloads: an entry takes 528 bytes. 0: no log."""
+    """Memory of the decision log, shared by all workloads: an entry takes 536 bytes. 0: no log."""
 
 
 class Links(Section):
@@ -307,6 +319,8 @@ class Config(Section):
     """Traces and metrics by OTLP. null: none."""
     prices: Prices = Prices()
     """Costs of an idle GPU and of a waiting user."""
+    sharing: GpuSharing | None = None
+    """Shared GPUs. null: each workload gets what it wants, and pods wait if there are too few GPUs."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()
     """GPU targets: dcgm-exporter by `dns` of a headless Service or by any `service`. Empty: discovered with
     `kubernetes`. Without GPUs, requests alone prove idleness."""

@@ -33,6 +33,7 @@ from .workload import (
     MOST_REPLICAS,
     Band,
     Engine,
+    GpuShare,
     Group,
     KeepWarm,
     Mode,
@@ -140,6 +141,7 @@ class Trigger(Section):
     role: Role | None = _as_in_workload("role")
     weight: Weight = _as_in_workload("weight")
     ratio: RoleRatio | None = _as_in_workload("ratio")
+    share: GpuShare = _as_in_workload("share")
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
     """Workload of this name and namespace in Tidegate's configuration, which defines it. No other key is allowed."""
     mode: Mode | None = _as_in_workload("mode")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from exporter.catalog import GPU_KINDS
+from exporter.kubernetes.gpus import is_gpu
 from scaler.policy.prices import name_parts
 
 from .errors import Finding, Loc
@@ -37,6 +38,7 @@ def findings(config: Config, now: float | None = None) -> Iterator[Finding]:
     for model in config.prices.gpus:
         if not name_parts(model):
             yield Finding(("prices", "gpus", model), "must be words of a GPU model such as H100 80GB", model)
+    yield from _sharing(config)
     yield from _gateways(config)
     if config.brake is not None:
         yield from brake_findings(("brake",), config.brake, now)
@@ -121,6 +123,21 @@ def _kubernetes(config: Config) -> Iterator[Finding]:
         if (exporter.access.bearer_file or exporter.access.basic) and not exporter.namespaces:
             bound = "needs namespaces: else a tenant that labels a pod receives the token or password"
             yield Finding((*here, "access"), bound, rests_on=((*here, "namespaces"),))
+
+
+def _sharing(config: Config) -> Iterator[Finding]:
+    at, kubernetes = ("sharing",), config.kubernetes
+    if config.sharing is None:
+        return
+    if kubernetes is None:
+        yield Finding(at, "needs kubernetes: its nodes have the GPUs", rests_on=(("kubernetes",),))
+    elif kubernetes.namespaces:
+        bound = "needs all namespaces: pods of the others use GPUs too"
+        yield Finding(at, bound, rests_on=(("kubernetes", "namespaces"),))
+    for resource in config.sharing.growth:
+        if not is_gpu(resource):
+            bound = "is no resource name of GPUs such as nvidia.com/gpu"
+            yield Finding((*at, "growth", resource), bound, resource)
 
 
 def _gateways(config: Config) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
         key, kept = ("min", "one replica is") if replicas.min == 0 else ("idle", "replicas.min are")
         bound = f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_wake_source)"
         yield Finding((*at, "replicas", key), bound, None, NO_WAKE_SOURCE, ((*at, "gateway"),))
-    yield from _times(at, workload, config.scrape.interval)
+    yield from _times(at, workload, config)
     if workload.brake is not None:
         yield from brake_findings((*at, "brake"), workload.brake, now)
         yield from _workload_brake(at, workload.brake, workload)
@@ -132,13 +132,14 @@ def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
             yield Finding(key, bound, None, FIRST_REQUESTS_REFUSED, ((*at, "replicas"),))
 
 
-def _times(at: Loc, workload: Workload, interval_s: float) -> Iterator[Finding]:
+def _times(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
+    interval_s = config.scrape.interval
     interval_key: tuple[Loc, ...] = (("scrape", "interval"),)
     shortest_s = FEWEST_READINGS * interval_s
     if workload.keep_warm != AUTO and workload.keep_warm < shortest_s:
         bound = f"must be at least {FEWEST_READINGS} scrape intervals ({write_duration(shortest_s)})"
         yield Finding((*at, "keep_warm"), bound, write_duration(workload.keep_warm), rests_on=interval_key)
-    yield from _keep_warm_bounds(at, workload)
+    yield from _keep_warm_bounds(at, workload, shared=config.sharing is not None)
     up_s, down_s = workload.smoothing.up, workload.smoothing.down
     for key, half_life_s in (("up", up_s), ("down", down_s)):
         # A default below a slow scrape interval does no harm: each sample then has almost the full weight.
@@ -151,15 +152,18 @@ def _times(at: Loc, workload: Workload, interval_s: float) -> Iterator[Finding]:
         yield Finding((*at, "smoothing", "up"), bound, write_duration(up_s), RISES_SLOWLY, rests_on)
 
 
-def _keep_warm_bounds(at: Loc, workload: Workload) -> Iterator[Finding]:
-    """A lower bound below 3 scrape intervals is no fault: idleness needs those in any case."""
+def _keep_warm_bounds(at: Loc, workload: Workload, *, shared: bool) -> Iterator[Finding]:
+    """A lower bound below 3 scrape intervals is no fault: idleness needs those in any case.
+
+    shared: an idle workload may end its keep-warm time at the lower bound, for others.
+    """
     lowest, highest, key = workload.keep_warm_min, workload.keep_warm_max, (*at, "keep_warm")
     if lowest > highest:
         bound = f"must be at most keep_warm_max ({write_duration(highest)})"
         yield Finding((*at, "keep_warm_min"), bound, write_duration(lowest), rests_on=((*at, "keep_warm_max"),))
     if workload.keep_warm == AUTO:
         return
-    for name in ("keep_warm_min", "keep_warm_max"):
+    for name in ("keep_warm_max",) if shared else ("keep_warm_min", "keep_warm_max"):
         value = getattr(workload, name)
         if value != Workload.model_fields[name].default:
             bound = f"is not used: keep_warm is {write_duration(workload.keep_warm)}, and not auto"

@@ -54,6 +54,7 @@ OnIncomplete: TypeAlias = Literal["hold", "accept"]
 UNLEARNED_KEEP_WARM_S = 300.0
 # Twice the nodes of the largest supported cluster (5,000): more is a typing mistake.
 MOST_REPLICAS = 10_000
+MOST_PRIORITY = 1000
 SCALED_JOB = "ScaledJob"
 
 # What shows a request at zero replicas on the gateway's metrics, by `Kind.at_zero`.
@@ -134,6 +135,15 @@ class RoleRatio(Section):
     """Maximum; above it the other role is raised. null: none."""
 
 
+class GpuShare(Section):
+    """Its part of the GPUs where `sharing` divides them (docs/how-to/share-gpus.md)."""
+
+    priority: Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = 0
+    """A higher one is served first, and may take replicas from lower ones."""
+    weight: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
+    """Part among those of its priority that want more: its weight divided by their sum."""
+
+
 class Workload(Section):
     """One scale target: a Deployment, StatefulSet or LeaderWorkerSet, as KEDA or the HPA names it."""
 
@@ -204,6 +214,8 @@ class Workload(Section):
     """Share of the queue among members of one role: its weight divided by their sum. 0: no share."""
     ratio: RoleRatio | None = None
     """Bounds relative to another role. null: none. Needs `role`."""
+    share: GpuShare = GpuShare()
+    """Its part of shared GPUs. Without `sharing` it has no effect."""
     mode: Mode | None = None
     """Whether callers get the value (`act`) or an error (`observe`). null: `mode` of the file."""
 

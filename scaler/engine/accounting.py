@@ -32,6 +32,7 @@ and 8 more are pending. After 10 s that is 160 GPU-seconds `serving`, 80 `loadin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from math import isnan, nan, prod
 from typing import NamedTuple, TypeAlias
@@ -39,7 +40,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.model import Floats
+from exporter.model import Floats, GpuPart
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, fitting, named, zero_if_unknown
 from scaler.policy.constraints import ReplicaCost
 from scaler.signals.aggregate import Aggregate
@@ -186,6 +187,13 @@ class FleetGpus(NamedTuple):
 
     gpus: float
     hour: float
+
+    @classmethod
+    def of(cls, gpus: Sequence[GpuPart] | None, price: Callable[[str | None], float]) -> FleetGpus:
+        """gpus: of all nodes; None: unknown. price: of a GPU by its model."""
+        if gpus is None:
+            return cls(nan, nan)
+        return cls(sum(part.whole for part in gpus), sum(part.whole * price(part.model) for part in gpus))
 
 
 class FleetSums(NamedTuple):

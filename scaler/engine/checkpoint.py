@@ -115,6 +115,12 @@ class DecisionLimits(NamedTuple):
     tolerance: float
     observed: bool
 
+    @classmethod
+    def of(cls, specs: Specs, row: int, tolerance: float, *, observed: bool) -> DecisionLimits:
+        # Jobs end by themselves: their zero is the next one's.
+        sleeps = bool(specs.sleeps[row] or specs.jobs[row])
+        return cls(float(specs.minimum[row]), float(specs.maximum[row]), sleeps, tolerance, observed)
+
 
 def allows(bounds: DecisionLimits, decision: Decision) -> bool:
     """Whether a replica with this configuration could have decided so. If not, a follower publishes its own decision.

@@ -17,7 +17,6 @@ from exporter.attribution import Names, Owners, owners_by_name
 from exporter.kubernetes.objects import Pod
 from exporter.model import Floats, GpuPart, PodKey, ReplicaCount, Samples, Target, WorkloadKey
 from scaler.columns import Array, Columns, Identities, Mask, Rows, State, copy_into, named, pairs, plausible, translated
-from scaler.controllers.hpa import past_band
 from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
 from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
@@ -35,6 +34,7 @@ from scaler.signals.pods import Chosen, PodNumbers, TargetReading
 from scaler.signals.queues import has_served
 from scaler.signals.smoothing import Rings, Smoother
 from scaler.signals.usage import UsageHistograms, usage_of
+from scaler.workloads.gpu_supply import GpuSupply
 from scaler.workloads.spec import WorkloadSpec
 
 from . import checkpoint
@@ -42,6 +42,7 @@ from .accounting import Circumstances, FleetGpus, Ledger, SweepAnswers, look, re
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
 from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import PendingDecisions, Published
+from .sharing import GpuLimits, Idleness
 from .sizes import Sizes
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
@@ -116,6 +117,7 @@ class Decider:
         )
         self._sizes = Sizes(self._specs, self._slack_s)
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
+        self._limits = GpuLimits(plans)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
         self._pending = PendingDecisions(len(plans), rounds_per_sweep=tick_s / interval_s)
@@ -159,11 +161,11 @@ class Decider:
 
     def set_node_gpus(self, gpus: Sequence[GpuPart] | None) -> None:
         """Sets the GPUs of all nodes; None: unknown."""
-        if gpus is None:
-            self._fleet = FleetGpus(nan, nan)
-        else:
-            hour = sum(part.whole * self._price(part.model) for part in gpus)
-            self._fleet = FleetGpus(sum(part.whole for part in gpus), hour)
+        self._fleet = FleetGpus.of(gpus, self._price)
+
+    def set_gpu_supply(self, supply: GpuSupply | None) -> None:
+        """Sets the GPUs that all workloads share from the next sweep on; None: unknown, so no decision is limited."""
+        self._limits.supply = supply
 
     def retire(self, target: Target) -> None:
         self._pending.changed[self._latest.rows_of(target)] = True
@@ -392,6 +394,7 @@ class Decider:
         self._gpu_hour[rows] = fresh._gpu_hour
         self._latest.replan(fresh._latest.sources, rows)
         self._signals.replan(rows, fresh._signals)
+        self._limits.replan(rows, fresh._limits)
         self._constraint_source.replan(rows, fresh._constraint_source)
         if any(before[row].ordered != self.plans[row].ordered for row in rows.tolist()):
             self._constraint_source.reorder([plan.ordered for plan in self.plans])
@@ -406,16 +409,9 @@ class Decider:
         row = self._rows.get(decision.workload)
         if row is None:
             return True
-        specs = self._specs
-        sleeps = bool(specs.sleeps[row] or specs.jobs[row])  # Jobs end by themselves: their zero is the next one's
-        bounds = checkpoint.DecisionLimits(
-            float(specs.minimum[row]),
-            float(specs.maximum[row]),
-            sleeps,
-            float(self._tolerance[row]),
-            bool(self.observed[row]),
-        )
-        return checkpoint.allows(bounds, decision)
+        tolerance, observed = float(self._tolerance[row]), bool(self.observed[row])
+        limits = checkpoint.DecisionLimits.of(self._specs, row, tolerance, observed=observed)
+        return checkpoint.allows(limits, decision)
 
     def _go_on_with(self, other: Decider, rows: Rows, source_rows: Rows) -> None:
         self._constraint_source.go_on(other._constraint_source, rows, source_rows)
@@ -498,7 +494,17 @@ class Decider:
             # Overrides hold from the first response on: a freeze would keep what is raised before the first sweep.
             self._constraints = self._constraint_source.at(now)
         standing, groups = choose(at, self._constraints), choose(at, self._groups)
-        decided = decide_groups(groups, specs, readings, standing, before, now, raise_only=raise_only)
+
+        def decide(constraints: Constraints) -> Decided:
+            return decide_groups(groups, specs, readings, constraints, before, now, raise_only=raise_only)
+
+        decided = decide(standing)
+        if arrival is None:
+            idleness = Idleness(self._constraint_source.shortest_keep_warm, now)
+            standing, decided = self._limits.settle(specs, standing, decided, idleness, decide)
+            self._constraints = standing
+        else:
+            self._constraints = self._limits.rise(rows, decided.verdicts, self._constraints)
         verdicts = decided.verdicts
         self._latest.activity.answered(
             rows,
@@ -514,7 +520,8 @@ class Decider:
             self._enter(totals, complete, verdicts, now, leads=leads)
             self.usage.add(*usage_of(totals, self._latest.usage(now)), now, self._slack_s)
         self._rests.prove(self._memory, self._latest.awaited, rows, totals.readings, specs.hold, now)
-        number = self._replicas_to_publish(at, verdicts, readings.wanted, standing, raise_only=raise_only)
+        bounds = (standing, specs.minimum, self._tolerance[at])
+        number = self._published.to_publish(at, verdicts, readings.wanted, *bounds, raise_only=raise_only)
         news = self._published.differs(at, verdicts, number)
         if raise_only:
             shown = np.flatnonzero(news)
@@ -536,6 +543,7 @@ class Decider:
             tolerance=self._tolerance[at],
             memory=choose(at, self._memory),
             keep_warm=standing.keep_warm,
+            room=standing.room,
             decided_at=np.where(news, now, self._published.at[at]),
         )
         return self._publish(columns.choose(shown), now, raise_only=raise_only)
@@ -547,16 +555,6 @@ class Decider:
         else:
             here = np.flatnonzero(np.isin(rows, arrival.rows))
             self._signals.observe(rows[here], totals.choose(here), is_value[here], arrival.at)
-
-    def _replicas_to_publish(
-        self, at: Rows | slice, verdicts: Verdicts, wanted: Floats, standing: Constraints, *, raise_only: bool
-    ) -> Floats:
-        """The replicas to publish: what the HPA of each workload does not drop as within its tolerance."""
-        number = verdicts.replicas
-        if (number > wanted).any():
-            most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
-            number = past_band(verdicts.replicas, wanted, self._tolerance[at], most)
-        return self._published.kept(at, verdicts, number, np.isnan(wanted), raise_only=raise_only)
 
     def _note(
         self,

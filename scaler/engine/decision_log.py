@@ -5,9 +5,9 @@ workload has as many entries as every other: one that changes often does not sho
 of numbers in the log and a value of the policy's columns outside of it. Nothing is rounded, so `step` decides again
 what it decided.
 
-How much: an entry is `WIDTH` numbers of 8 bytes, 440 bytes. 64 MiB are 152,520 of them: 1,440 for each of up to 86
-workloads, 134 for each of 1,000. How often: half of a workload's entries are for the last hour's unchanged moments and
-half for changes, so 134 entries are one each 7,200 / 134 = 54 s; never oftener than every 15 s, which are 240 points in
+How much: an entry is `WIDTH` numbers of 8 bytes, 536 bytes. 64 MiB are 125,203 of them: 1,440 for each of up to 70
+workloads, 110 for each of 1,000. How often: half of a workload's entries are for the last hour's unchanged moments and
+half for changes, so 110 entries are one each 7,200 / 110 = 65 s; never oftener than every 15 s, which are 240 points in
 the hour that a chart shows.
 
 Worked example: `DecisionLog([plan], 64 << 20)` keeps 1,440 entries of that workload, at least the last six hours of one

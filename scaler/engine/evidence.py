@@ -62,6 +62,7 @@ class SweepColumns:
     tolerance: Floats  # of its HPA, a ratio
     memory: Memory
     keep_warm: Floats
+    room: Floats  # replicas for which its share of the GPUs has room; inf: no limit
     decided_at: Floats
 
     def choose(self, places: Rows) -> SweepColumns:
@@ -134,6 +135,7 @@ def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dic
         "gpus_lost": optional_ints(np.where(has_gpus, gpus.lost, np.nan)),
         "gpu_engine_ceiling": optional_floats(gpus.ceiling),
         "gpu_memory_held_bytes": optional_floats(gpus.memory),
+        "gpu_share_replicas": optional_ints(np.where(np.isinf(columns.room), np.nan, columns.room)),
         "keep_warm_s": columns.keep_warm.tolist(),
         "starts_again_at": optional_floats(constraints.returns_at(rows)),
         "cold_start_p50_s": optional_floats(usual[rows]),

@@ -29,6 +29,7 @@ from scaler.columns import State
 from scaler.config import Config
 from scaler.model import Decision
 from scaler.workloads import Registry, targets
+from scaler.workloads.gpu_supply import SupplySource
 from scaler.workloads.pods import Counting
 from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
@@ -68,6 +69,8 @@ class ControlLoop:
         if before is not None:
             self._counting = before._counting  # noqa: SLF001 - its own kind
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
+        sharing, hour = config.sharing, config.prices.accounted.hour
+        self._gpu_supply = None if sharing is None else SupplySource(sharing.growth, hour)
         self._loop = ScrapeLoop(
             discoveries=(),
             pages=context.pages,
@@ -411,6 +414,7 @@ class ControlLoop:
             self._counting.tick(self._decider, self._scaled, self._registry.targets, now)
             if self._context.cluster is not None:
                 self._decider.set_node_gpus(self._context.cluster.node_gpus(now))
+                self._share_gpus(self._context.cluster, now)
             changed = self._decider.sweep(now, leads=self._context.leads(now))
             decided_at = self._context.clock.now()
             self._publish(changed, now)
@@ -431,6 +435,11 @@ class ControlLoop:
             self._log.info("tick recovered")
         self._broken = self._given_up = False
         self._context.on_tick(now)
+
+    def _share_gpus(self, cluster: Cluster, now: float) -> None:
+        if self._gpu_supply is not None:
+            workloads, targets = self._decider.workloads, self._registry.targets
+            self._decider.set_gpu_supply(self._gpu_supply.at(cluster, workloads, targets, now))
 
     def _count(self, workloads: Collection[WorkloadKey]) -> None:
         """Their replicas, as they are now."""

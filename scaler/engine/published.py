@@ -7,13 +7,14 @@ it is True: the reason is published too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
-from scaler.policy.columns import Verdicts
+from scaler.controllers.hpa import past_band
+from scaler.policy.columns import Constraints, Verdicts
 from scaler.policy.overrides.brake import MOST_REPLICAS
 
 # A Decision takes about 40 us to build. A sweep builds all with a new number or activity, and of the others 1,000
@@ -69,6 +70,28 @@ class Published:
         same = uncounted & (verdicts.replicas == self.replicas[rows])
         stands = (verdicts.replicas > 0.0) & (np.ones_like(same) if raise_only else same)
         return np.where(stands, np.fmax(number, self.number[rows]), number)
+
+    def to_publish(
+        self,
+        rows: Rows | slice,
+        verdicts: Verdicts,
+        wanted: Floats,
+        standing: Constraints,
+        least: Floats,
+        tolerance: Floats,
+        *,
+        raise_only: bool,
+    ) -> Floats:
+        """The replicas to publish: what the HPA of each workload does not drop as within its tolerance.
+
+        wanted: spec.replicas; NaN unknown. least: replicas of an active workload. tolerance: of its HPA, a ratio.
+        """
+        number = verdicts.replicas
+        if (number > wanted).any():
+            most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
+            most = np.minimum(most, np.maximum(np.maximum(least, 1.0), standing.room))
+            number = past_band(verdicts.replicas, wanted, tolerance, most)
+        return self.kept(rows, verdicts, number, np.isnan(wanted), raise_only=raise_only)
 
     def columns(self) -> dict[str, Array]:
         return named("published", {name: getattr(self, name) for name in self.__slots__})

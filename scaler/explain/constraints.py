@@ -13,7 +13,7 @@ import numpy as np
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision, Reason
 from scaler.policy.attainment import BUDGET
-from scaler.policy.columns import FROZEN, NO_REASON, REASONS, SCHEDULED
+from scaler.policy.columns import CAPACITY_LIMITED, FROZEN, NO_REASON, REASONS, SCHEDULED
 from scaler.policy.trace import GPU, GRACE, REQUESTS, UNPROVEN
 
 from . import further_hour
@@ -26,7 +26,7 @@ def overrides(case: Case, decision: Decision | None, hour: further_hour.Document
     """decision: the Board's, if it is of this moment, for the text of its overrides. hour: one more of keep-warm."""
     idle = not isnan(case.after.idle_since) and case.may_sleep
     sentences = [*_idleness(case), *(further_hour.sentences(hour) if idle else ()), *_budget(case, decision)]
-    sentences += [*_brake(case, decision), *_schedule(case, decision)]
+    sentences += [*_brake(case, decision), *_schedule(case, decision), *_share(case)]
     if case.aside.group_floor > 0.0:
         sentences.append(f"Its group is awake and needs at least {counted(case.aside.group_floor, 'replica')} of it.")
     if case.raise_only:
@@ -111,10 +111,11 @@ def _brake(case: Case, decision: Decision | None) -> list[str]:
     return [f"A brake allows no scale-down{of}.{_without(case, FROZEN)}"]
 
 
-def _without(case: Case, override: int) -> str:
-    """The decision without the overrides of this reason, if it is a lower one."""
+def _without(case: Case, override: int, *, lowers: bool = False) -> str:
+    """The decision without the overrides of this reason, if it is a lower one. lowers: if it is a higher one."""
     without = case.without(override)
-    return f" Without it: {_verdict(without)}." if case.after.replicas > without.replicas else ""
+    more, less = (without, case.after) if lowers else (case.after, without)
+    return f" Without it: {_verdict(without)}." if more.replicas > less.replicas else ""
 
 
 def _schedule(case: Case, decision: Decision | None) -> list[str]:
@@ -136,6 +137,16 @@ def _schedule(case: Case, decision: Decision | None) -> list[str]:
         }[REASONS[active.floor_reason]]
         sentences.append(sentence + _without(case, active.floor_reason))
     return sentences
+
+
+def _share(case: Case) -> list[str]:
+    """Its share of the GPUs, if those are shared."""
+    if not isfinite(case.constraints.room):
+        return []
+    share = case.plan.share
+    of = f"priority {share.priority}, weight {number(share.weight)}"
+    room = f"The GPUs have room for {counted(case.constraints.room, 'replica')} of it ({of})."
+    return [room + _without(case, CAPACITY_LIMITED, lowers=True)]
 
 
 def published(case: Case, decision: Decision | None, follows: str | None) -> Step:
@@ -160,6 +171,7 @@ def _published_replicas(case: Case, decision: Decision | None) -> float:
     if decision is not None and decision.published is not None and _same(case, decision):
         return decision.published
     most = case.constraints.ceiling if case.verdict.replicas > case.constraints.floor else inf
+    most = min(most, max(1.0, case.plan.spec.minimum, case.constraints.room))
     columns = (case.verdict.replicas, case.readings.wanted, case.plan.tolerance, most)
     return float(past_band(*(np.array([column]) for column in columns))[0])
 

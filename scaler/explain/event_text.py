@@ -29,6 +29,7 @@ class EventReason(StrEnum):
     INCOMPLETE = "Incomplete"
     UNKNOWN = "Unknown"
     CAPPED = "Capped"
+    CAPACITY_LIMITED = "CapacityLimited"
     NO_WAKE_SOURCE = "NoWakeSource"
     WAKE_SOURCE_LOST = "WakeSourceLost"
     BRAKE_ENDED = "BrakeEnded"
@@ -50,6 +51,7 @@ _ACTIONS = {
     EventReason.INCOMPLETE: "Hold",
     EventReason.UNKNOWN: "GiveUp",
     EventReason.CAPPED: "Cap",
+    EventReason.CAPACITY_LIMITED: "Cap",
     EventReason.NO_WAKE_SOURCE: "StayAwake",
     EventReason.WAKE_SOURCE_LOST: "StayAtZero",
     EventReason.BRAKE_ENDED: "ReleaseBrake",
@@ -57,6 +59,7 @@ _ACTIONS = {
 _REASONS = {
     Reason.UNKNOWN: EventReason.UNKNOWN,
     Reason.CAPPED: EventReason.CAPPED,
+    Reason.CAPACITY_LIMITED: EventReason.CAPACITY_LIMITED,
     Reason.INCOMPLETE: EventReason.INCOMPLETE,
 }
 
@@ -117,6 +120,8 @@ def sentence(reason: EventReason, before: Decision, after: Decision) -> str:
             return f"unknown: {stale(evidence, _SHOWN)}; KEDA and the HPA get an error, never a zero"
         case EventReason.CAPPED:
             return f"capped at {replicas(after)}, its maximum{_needed(evidence)}"
+        case EventReason.CAPACITY_LIMITED:
+            return f"limited to {replicas(after)} by its share of the GPUs{_needed(evidence)}"
         case EventReason.NO_WAKE_SOURCE:
             return f"not scaled to zero: {_idle(after)}, and {_blind(evidence)}"
         case EventReason.WAKE_SOURCE_LOST:

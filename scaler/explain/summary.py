@@ -70,14 +70,15 @@ REASONS: dict[Reason, Word] = {
     ),
     Reason.NO_WAKE_SOURCE: Word("no wake source", "idle, but nothing would see a request at zero", _NOTICE, 3, _WARM),
     Reason.CAPPED: Word("capped", "more is needed than the maximum allows", _NOTICE, 4, _SERVING),
-    Reason.QUEUED: Word("queued", "requests wait and none is in progress", _NOTICE, 5, WorkloadState.LOADING),
-    Reason.FROZEN: Word("frozen", "a brake decides", _NOTICE, 6, _WARM),
-    Reason.LOADING: Word("loading", "replicas exist and none is ready", _FINE, 7, WorkloadState.LOADING),
-    Reason.SERVING: Word("serving", "requests are in progress", _FINE, 8, _SERVING),
-    Reason.GPU_BUSY: Word("GPU busy", "no requests, but its GPUs are active", _FINE, 9, _SERVING),
-    Reason.SCHEDULED: Word("scheduled", "a schedule's floor or ceiling decides", _FINE, 10, _WARM),
-    Reason.WARM: Word("warm", "idle, kept for the keep-warm time or by its minimum", _FINE, 11, _WARM),
-    Reason.ASLEEP: Word("asleep", "idle for the keep-warm time: zero replicas", _FINE, 12, WorkloadState.ASLEEP),
+    Reason.CAPACITY_LIMITED: Word("GPU-limited", "more is needed than its share of the GPUs", _NOTICE, 5, _SERVING),
+    Reason.QUEUED: Word("queued", "requests wait and none is in progress", _NOTICE, 6, WorkloadState.LOADING),
+    Reason.FROZEN: Word("frozen", "a brake decides", _NOTICE, 7, _WARM),
+    Reason.LOADING: Word("loading", "replicas exist and none is ready", _FINE, 8, WorkloadState.LOADING),
+    Reason.SERVING: Word("serving", "requests are in progress", _FINE, 9, _SERVING),
+    Reason.GPU_BUSY: Word("GPU busy", "no requests, but its GPUs are active", _FINE, 10, _SERVING),
+    Reason.SCHEDULED: Word("scheduled", "a schedule's floor or ceiling decides", _FINE, 11, _WARM),
+    Reason.WARM: Word("warm", "idle, kept for the keep-warm time or by its minimum", _FINE, 12, _WARM),
+    Reason.ASLEEP: Word("asleep", "idle for the keep-warm time: zero replicas", _FINE, 13, WorkloadState.ASLEEP),
 }
 
 # By the codes of `outcome_inputs.OutcomeCode`. The other codes need no attention: the outcome is reached, it is on its
@@ -100,7 +101,7 @@ OBSTACLES: dict[str, Word] = {
     "cooling_down": Word("cooling down", "KEDA waits for its cooldownPeriod", _FINE),
 }
 
-_BUSY = {Reason.SERVING, Reason.GPU_BUSY, Reason.CAPPED}
+_BUSY = {Reason.SERVING, Reason.GPU_BUSY, Reason.CAPPED, Reason.CAPACITY_LIMITED}
 _STARTING = {Reason.LOADING, Reason.QUEUED}
 NO_WAKE_SOURCE = "nothing would see the next request"
 
@@ -144,6 +145,9 @@ def clause(decision: Decision, now: float) -> str:
             return work(evidence)
         case Reason.CAPPED:
             return f"{work(evidence)}; {count(evidence.demand)} replicas are needed, the maximum is less"
+        case Reason.CAPACITY_LIMITED:
+            room = count(evidence.gpu_share_replicas)
+            return f"{work(evidence)}; {count(evidence.demand)} replicas are needed, its share of the GPUs has {room}"
         case Reason.QUEUED:
             return f"{_requests(evidence.queued)} waiting, none in progress"
         case Reason.GPU_BUSY:
@@ -159,10 +163,9 @@ def clause(decision: Decision, now: float) -> str:
             return f"{incomplete(evidence, 1)}: nothing is scaled down"
         case Reason.UNKNOWN:
             return f"{stale(evidence, 1)}: KEDA and the HPA get an error, never a zero"
-        case Reason.SCHEDULED:
-            return evidence.schedule or REASONS[Reason.SCHEDULED].meaning
-        case Reason.FROZEN:
-            return evidence.brake or REASONS[Reason.FROZEN].meaning
+        case Reason.SCHEDULED | Reason.FROZEN:
+            override = evidence.schedule if decision.reason is Reason.SCHEDULED else evidence.brake
+            return override or REASONS[decision.reason].meaning
 
 
 def idle(decision: Decision, now: float) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from scaler.engine.decision_log import Entry
 from scaler.model import Reason
 from scaler.policy.columns import (
+    CAPACITY_LIMITED,
     FROZEN,
     NO_REASON,
     REASONS,
@@ -72,6 +73,8 @@ class Case:
             mine = mine._replace(ceiling=inf)
         if override == FROZEN:
             mine = mine._replace(frozen=False, never_down=False)
+        if override == CAPACITY_LIMITED:
+            mine = mine._replace(room=inf)
         constraints = Constraints._make(np.array([value]) for value in mine)
         return traced(Specs.stack([self.plan.spec]), given.readings, constraints, given.memory, self.at)[0]
 
@@ -200,6 +203,11 @@ def _unknown(case: Case) -> str:
     return f"readings are missing since {clock(since)}, {held}: callers get an error"
 
 
+def _capacity_limited(case: Case) -> str:
+    alone, room = case.without(CAPACITY_LIMITED).replicas, case.constraints.room
+    return f"{number(alone)} are wanted, and its share of the GPUs has room for {number(room)}"
+
+
 def _would_be(replicas: float) -> str:
     return "nothing would be known" if isnan(replicas) else f"it would be {counted(replicas, 'replica')}"
 
@@ -219,5 +227,6 @@ _SENTENCES: Mapping[Reason, Callable[[Case], str]] = {
     Reason.NO_WAKE_SOURCE: lambda _: "idle, but nothing that lives at zero replicas would show the next request",
     Reason.SCHEDULED: lambda case: f"a schedule decides; without it {_would_be(case.without(SCHEDULED).replicas)}",
     Reason.FROZEN: lambda case: f"a brake decides; without it {_would_be(case.without(FROZEN).replicas)}",
+    Reason.CAPACITY_LIMITED: _capacity_limited,
     Reason.CAPPED: lambda case: f"{number(case.trace.demand)} are needed, and the maximum is {case.plan.spec.maximum}",
 }

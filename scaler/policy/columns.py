@@ -42,9 +42,10 @@ REASONS = (
     Reason.FROZEN,
     Reason.CAPPED,
     Reason.INCOMPLETE,
+    Reason.CAPACITY_LIMITED,
 )
 SERVING, QUEUED, GPU_BUSY, LOADING, WARM, ASLEEP, HELD, UNKNOWN, NO_WAKE_SOURCE = range(9)
-SCHEDULED, FROZEN, CAPPED, INCOMPLETE = range(9, 13)
+SCHEDULED, FROZEN, CAPPED, INCOMPLETE, CAPACITY_LIMITED = range(9, 14)
 NOT_YET = NO_REASON = -1  # no decision yet; the reason of the workload's decision stays
 
 
@@ -236,6 +237,8 @@ class ConstraintsOf(NamedTuple, Generic[Number, Flag, Code]):
     keep_warm:    seconds idle before zero: configured or estimated.
     lease:        seconds for which a workload that was woken stays up at most while its first replica is not ready:
                   configured or estimated.
+    room:         replicas for which its share of the GPUs has room (`sharing`); inf is no limit. An active workload has
+                  its minimum at least, and one.
     """
 
     floor: Number
@@ -245,6 +248,7 @@ class ConstraintsOf(NamedTuple, Generic[Number, Flag, Code]):
     never_down: Flag
     keep_warm: Number
     lease: Number
+    room: Number
 
 
 class ConstraintsSlot(ConstraintsOf[float, bool, int]):
@@ -267,6 +271,7 @@ class Constraints(ConstraintsOf[Floats, Bools, Ints]):
             ceiling=np.full(rows, np.inf),
             keep_warm=specs.keep_warm.copy(),
             lease=specs.lease_max.copy(),
+            room=np.full(rows, np.inf),
         )
 
 

@@ -123,7 +123,13 @@ class ConstraintSource:
             never_down=overrides.never_down,
             keep_warm=self._keep_warm.window(self._gaps.idle_since, now),
             lease=np.where(np.isnan(lease), self._specs.lease_max, lease),
+            room=np.full(len(lease), np.inf),
         )
+
+    @property
+    def shortest_keep_warm(self) -> Floats:
+        """Seconds that each workload is kept warm at least, whatever is estimated or wanted by others."""
+        return self._rules.lowest
 
     def expected(self, now: float) -> Mask:
         """Which workloads rest, and are expected back so soon that a start must begin."""

@@ -15,6 +15,7 @@ from scaler.jit import part
 
 from .columns import (
     ASLEEP,
+    CAPACITY_LIMITED,
     CAPPED,
     FROZEN,
     GPU_BUSY,
@@ -267,6 +268,10 @@ def _constrained(
         elif not active:
             reason = WARM
         replicas, active = floor, True
+    # After floors: a schedule finds no GPU either where there is none.
+    room = max(1.0, spec.minimum, constraints.room)
+    if active and replicas > room:
+        replicas, reason = room, CAPACITY_LIMITED
     # Last, so that a floor that asks for as many shows its own reason.
     if constraints.never_down and last > replicas and not spec.jobs:  # no number ends a Job
         replicas, active, reason = last, True, FROZEN

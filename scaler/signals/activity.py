@@ -51,7 +51,9 @@ from .queues import QueuePage
 from .slots import ACTIVITY
 
 TOKENS = frozenset({Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED})
-BY_REQUESTS = [REASONS.index(reason) for reason in (Reason.QUEUED, Reason.SERVING, Reason.CAPPED)]
+BY_REQUESTS = [
+    REASONS.index(reason) for reason in (Reason.QUEUED, Reason.SERVING, Reason.CAPPED, Reason.CAPACITY_LIMITED)
+]
 # The counters for accounting, in this order: requests once, at the engine that finished them, not at a gateway.
 COUNTED = (Quantity.REQUESTS_FINISHED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED)
 IN_HAND = (Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING, Quantity.REQUESTS_HELD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from exporter.model import WorkloadKey
+from scaler.config.workload import GpuShare
 from scaler.policy.columns import Spec
 from scaler.policy.constraints import KeepWarmConfig
 from scaler.policy.groups import Membership
@@ -24,6 +25,7 @@ class WorkloadSpec:
     probe_period: seconds; regular requests at most this far apart are probes. 0: every request counts.
     target:      its scale target in its namespace, as `Deployment/chat`; "" if unknown.
     tolerance:   of its HPA, a ratio: a step up within it is dropped, so the published number is rounded past it.
+    share:       its part of the GPUs, for `policy.sharing`; without effect if those are not shared.
     gpu_hour:    the price of one of its GPUs for an hour; None: that of the model.
     slo_unsized: why its SLO is measured and does not size it, for people; "" if it does.
     """
@@ -41,4 +43,5 @@ class WorkloadSpec:
     tolerance: float = 0.0
     target: str = ""
     slo_unsized: str = ""
+    share: GpuShare = field(default=GpuShare())
     gpu_hour: float | None = None

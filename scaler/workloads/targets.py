@@ -29,8 +29,9 @@ from exporter.sources.promql import Promql, PromqlQuery, PromqlTargets
 from scaler.config import Config, DcgmExporter, Endpoint, Redis, Workload
 from scaler.config.endpoint import admission
 from scaler.config.scalars import GPUS
+from scaler.config.trigger import TriggerWorkload
 from scaler.config.validate_workload import FEWEST_READINGS
-from scaler.config.workload import for_jobs
+from scaler.config.workload import GpuShare, for_jobs
 from scaler.policy.columns import Signal, Spec
 from scaler.policy.constraints import KeepWarmConfig
 from scaler.policy.groups import Membership
@@ -282,6 +283,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         probe_period=workload.probe_period,
         tolerance=tolerance,
         gpu_hour=workload.gpu_hour,
+        share=_share(config, workload),
         slo_unsized="" if workload.engine is None else KINDS[workload.engine].unsized,
     )
 
@@ -311,6 +313,14 @@ def _young(config: Config, workload: Workload) -> float:
     if config.freshness.at_start is not None:
         return config.freshness.at_start
     return max(YOUNG_S, YOUNG_HALF_LIVES * workload.smoothing.down)
+
+
+def _share(config: Config, workload: Workload) -> GpuShare:
+    """The priority of a workload that a tenant defines is bounded."""
+    share, sharing = workload.share, config.sharing
+    if sharing is None or not isinstance(workload, TriggerWorkload) or share.priority <= sharing.max_priority:
+        return share
+    return GpuShare(priority=sharing.max_priority, weight=share.weight)
 
 
 def _membership(workload: Workload, *, observed: bool) -> Membership | None:

@@ -1,9 +1,12 @@
 """The rights of the pod: none on its node, and in the cluster only those it uses."""
 
-import pytest
+import os
 
-from exporter.kubernetes.resources import RESOURCES
-from tests.deploy.shared import ci_values, the
+import pytest
+import yaml
+
+from exporter.kubernetes.resources import RESOURCES, SHARED
+from tests.deploy.shared import DEPLOY, ci_values, the
 
 # Exactly these: test_metrics_api.py has their bindings.
 OF_THE_METRICS_API = {
@@ -84,6 +87,17 @@ def test_events_off_removes_the_right_to_write_them(render):
     assert allowed(the(render(values), "ClusterRole")["rules"]) == required({True, False}) - EVENTS
     values = {"config": {"kubernetes": {"events": False, "namespaces": ["ai"]}}}
     assert allowed(the(render(values), "Role")["rules"]) == required({True}) - EVENTS
+
+
+def test_only_shared_gpus_add_the_right_to_read_quotas(render, kustomized, tmp_path):
+    quotas = {(each.group, each.name, verb) for each in SHARED for verb in ("list", "watch")}
+    for sharing in ({}, {"growth": {"nvidia.com/gpu": 8}}):
+        things = render({"config": {"kubernetes": {}, "sharing": sharing}})
+        assert allowed(the(things, "ClusterRole")["rules"]) == required({True, False}) | quotas
+    folder = os.path.relpath(DEPLOY / "kustomize", tmp_path.resolve())
+    text = {"resources": [f"{folder}/base"], "components": [f"{folder}/components/sharing"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
+    assert allowed(the(kustomized(tmp_path), "ClusterRole")["rules"]) == required({True, False}) | quotas
 
 
 def test_namespaces_limit_the_rights_to_them_and_to_nodes(render):

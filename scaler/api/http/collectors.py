@@ -77,6 +77,11 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas_pending", "Replicas that no node has started.", lambda d, _: d.evidence.replicas_pending),
     ("replicas_sleeping", "Replicas with an engine in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
     (
+        "gpu_share_replicas",
+        "Replicas that its share of the GPUs has room for; no sample without `sharing`.",
+        lambda d, _: d.evidence.gpu_share_replicas,
+    ),
+    (
         "keep_warm_seconds",
         "Keep-warm time: estimated, or the value of `keep_warm`.",
         lambda d, _: d.evidence.keep_warm_s,

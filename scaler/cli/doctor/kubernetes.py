@@ -21,7 +21,7 @@ from exporter.kubernetes.auth import AccessRequest, ServerVersion, ServiceRefere
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.client import KubernetesClient, connect
 from exporter.kubernetes.protocol import ApiFailure, CannotConnect, NotFound
-from exporter.kubernetes.resources import DEPLOYMENTS, RESOURCES, SCALEDJOBS, SCALEDOBJECTS, Resource
+from exporter.kubernetes.resources import DEPLOYMENTS, RESOURCES, SCALEDJOBS, SCALEDOBJECTS, SHARED, Resource
 from scaler.api.metrics_api.discovery import VERSIONS
 from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from scaler.api.metrics_api.registration import RegistrationState, registration_state
@@ -158,7 +158,11 @@ def needed_permissions(config: Config) -> list[Permission]:
     """In the order of the configuration's keys; none without `kubernetes`."""
     if config.kubernetes is None:
         return []
-    needed = [*_watch_permissions(config.kubernetes), *_event_permissions(config.kubernetes)]
+    needed = [
+        *_watch_permissions(config.kubernetes),
+        *_share_permissions(config),
+        *_event_permissions(config.kubernetes),
+    ]
     if config.listen.metrics_api is not None:
         needed += _metrics_api_permissions(config.listen.metrics_api)
     if config.listen.peers is not None:
@@ -175,6 +179,12 @@ def _watch_permissions(kubernetes: Kubernetes) -> Iterator[Permission]:
         for namespace in (kubernetes.namespaces or ("",)) if resource.namespaced else ("",):
             served = resource.version if resource.optional else ""
             yield Permission(resource.group, resource.name, ("list", "watch"), namespace, reason=reason, served=served)
+
+
+def _share_permissions(config: Config) -> Iterator[Permission]:
+    for resource in SHARED if config.sharing is not None else ():
+        reason = "quotas of shared GPUs; without it none limits them"
+        yield Permission(resource.group, resource.name, ("list", "watch"), "", reason=reason)
 
 
 def _event_permissions(kubernetes: Kubernetes) -> Iterator[Permission]:

@@ -21,6 +21,12 @@ def _gpus(*parts):
      "1:19: scrape.timeout: must be at most the scrape interval (5s), got 6s"),
     ('listen: {grpc: "[::]:8080"}\ngpus: [{dns: a}]',
      '1:16: listen.grpc: must be another port than listen.http (0.0.0.0:8080), got "[::]:8080"'),
+    # Shared GPUs.
+    ("sharing: {}\ngpus: [{dns: a}]", "1:10: sharing: needs kubernetes: its nodes have the GPUs"),
+    ("sharing: {}\nkubernetes: {namespaces: [ai]}",
+     "1:10: sharing: needs all namespaces: pods of the others use GPUs too"),
+    ("sharing: {growth: {cpu: 8}}\nkubernetes: {}",
+     "1:25: sharing.growth.cpu: is no resource name of GPUs such as nvidia.com/gpu, got 8"),
     # Endpoints.
     (_gpus("port: 1"), "1:8: gpus.0: must have one of url, urls, dns, service, prometheus: it locates the targets"),
     (_gpus("dns: a", "url: http://a"),

@@ -5,7 +5,7 @@ import pytest
 from scaler.config import Config, ConfigErrors, load, parse
 
 _KEYS = (
-    "known here: listen, scrape, freshness, tick, state, log, explain, links, otlp, prices, gpus, gateways, "
+    "known here: listen, scrape, freshness, tick, state, log, explain, links, otlp, prices, sharing, gpus, gateways, "
     "kubernetes, mode, brake, workloads"
 )
 

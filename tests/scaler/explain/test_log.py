@@ -75,13 +75,13 @@ class TestDepth:
         ("workloads", "depth", "every_s"),
         [
             (1, MOST, 15.0),
-            (70, MOST, 15.0),  # 64 MiB / (86 x 528 bytes) = 1477
-            (1000, 112, 7200 / 112),  # 64 MiB / (1133 x 528 bytes) = 112.2
+            (70, MOST, 15.0),  # 64 MiB / (86 x 536 bytes) = 1456
+            (1000, 110, 7200 / 110),  # 64 MiB / (1133 x 536 bytes) = 110.5
             (10_000, FEWEST, 450.0),
         ],
     )
     def test_budget_is_shared_by_all(self, workloads, depth, every_s):
-        assert ENTRY_BYTES == 528
+        assert ENTRY_BYTES == 536
         log = DecisionLog([plan("a")] * workloads, 64 * 2**20)
         assert (log.depth, log.every_s) == (depth, pytest.approx(every_s))
 

@@ -72,6 +72,7 @@ GOLDEN = """\
         "schedule": null,
         "schedule_floor": null,
         "schedule_ceiling": null,
+        "gpu_share_replicas": null,
         "keep_warm_s": null,
         "starts_again_at": null,
         "cold_start_p50_s": null,
@@ -138,6 +139,7 @@ GOLDEN = """\
         "schedule": null,
         "schedule_floor": null,
         "schedule_ceiling": null,
+        "gpu_share_replicas": null,
         "keep_warm_s": null,
         "starts_again_at": null,
         "cold_start_p50_s": null,
@@ -240,5 +242,5 @@ def test_decision_is_immutable():
 def test_reasons_are_a_closed_list():
     assert [str(reason) for reason in Reason] == [
         "serving", "queued", "gpu_busy", "loading", "warm", "asleep", "held", "incomplete", "unknown", "no_wake_source",
-        "scheduled", "frozen", "capped",
+        "scheduled", "frozen", "capped", "capacity_limited",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from scaler.config import Endpoint, Objectives, Replicas, Smoothing, Workload
 from scaler.config.errors import TriggerErrors
 from scaler.config.scalars import ENGINES
 from scaler.config.trigger import TRIGGER_KEYS, Trigger, read
-from scaler.config.workload import RoleRatio, Slo
+from scaler.config.workload import GpuShare, RoleRatio, Slo
 
 _ENGINES = ", ".join(ENGINES)
 _GATEWAY = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
@@ -46,7 +46,7 @@ def test_every_key_is_read_like_the_configuration():
         "hpa_tolerance": "0.05",
         "gpu_hour": "2.5",
         "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
-        "ratio.min": "0.5", "ratio.max": "3",
+        "ratio.min": "0.5", "ratio.max": "3", "share.priority": "-5", "share.weight": "2",
     }  # fmt: skip
     expected = {
         "engine": "vllm", "model": "llama", "port": 8001, "path": "/m", "scheme": "https",
@@ -57,7 +57,7 @@ def test_every_key_is_read_like_the_configuration():
         "keep_warm_min": 120.0, "keep_warm_max": 3600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
         "hpa_tolerance": 0.05, "gpu_hour": 2.5,
         "on_blind": "wake", "on_incomplete": "accept", "lease_max": 1200.0, "probe_period": 0.0,
-        "group": "llama", "role": "decode",
+        "group": "llama", "role": "decode", "share": GpuShare(priority=-5, weight=2.0),
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 
@@ -186,7 +186,7 @@ def test_text_of_a_tenant_is_quoted_cut_and_in_ascii():
     (kyrillic,) = problems_of({"engine": "vllm", "\u0435ngine": "y"})
     (value,) = problems_of({"engine": "v" * 5000})
 
-    assert len(long) < 600
+    assert len(long) < 640
     assert kyrillic.startswith("'metadata.\\u0435ngine': unknown key; known here: ")
     assert value.endswith("... (5000 characters)")
     assert all(line.isascii() for line in (long, kyrillic, value))
