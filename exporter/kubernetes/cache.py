@@ -325,15 +325,13 @@ class Cluster:
             return None
         if self._records.changes.gpus or self._gpu_use is None or targets != self._gpu_targets:
             self._records.changes.gpus, self._gpu_targets = False, targets
-            self._gpu_use = gpu_use(
-                self.nodes(), self._records.gpu_pods(), self._records.all(GpuQuota), self._above(targets)
-            )
+            self._gpu_use = gpu_use(self.nodes(), self._gpu_pods(targets), self._records.all(GpuQuota))
         return self._gpu_use
 
-    def _above(self, targets: frozenset[Ref]) -> Callable[[Pod], Ref | None]:
-        """The nearest of these targets above a pod."""
-        up = self._records.chains.up
-        return lambda pod: next((ref for ref in up(_ref(pod.key)) if ref in targets), None)
+    def _gpu_pods(self, targets: frozenset[Ref]) -> Iterator[tuple[Pod, Ref | None]]:
+        """The pods that request GPUs, each with the nearest of these targets above it."""
+        for ref, pod in self._records.gpu_pods().items():
+            yield pod, next((above for above in self._records.chains.up(ref) if above in targets), None)
 
     def template(self, target: Ref) -> Scalable | None:
         """The record of a scale target, with the GPUs of one replica; None if it is unknown."""

@@ -9,7 +9,7 @@ heartbeat in the pod's status, which the record leaves out, is no change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar, assert_never
 
@@ -157,9 +157,9 @@ class Records:
     def gpu_exporters(self) -> tuple[Pod, ...]:
         return tuple(self._exporters[ref] for ref in sorted(self._exporters))
 
-    def gpu_pods(self) -> Iterable[Pod]:
+    def gpu_pods(self) -> Mapping[Ref, Pod]:
         """Pods that request GPUs, also those that have ended."""
-        return self._gpu_pods.values()
+        return self._gpu_pods
 
     def slices(self, namespace: str, service: str) -> tuple[Slice, ...]:
         found = self._slices.get((namespace, service), {})

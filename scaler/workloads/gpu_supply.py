@@ -121,6 +121,7 @@ def supply(
     by_price = sorted(kinds, key=lambda kind: (_price(hour, kind), kind))
     pools = {key: index for index, key in enumerate(sorted(use.quotas))}
     rows, none = len(requests), TargetGpus()
+    tries: dict[tuple[GpuRequest, tuple[GpuKind, ...]], list[int]] = {}  # few, of many workloads
     out = GpuSupply(
         room=np.array([_room(use, kind) for kind in kinds], dtype=np.int64),
         growth=np.array([0 if kind.model else growth.get(kind.resource, 0) for kind in kinds], dtype=np.int64),
@@ -139,15 +140,17 @@ def supply(
             continue
         mine, resource = use.by_target.get(target, none), request.resource
         out.gpus[row] = request.gpus
-        tries = [number[kind] for kind in by_price if _fits(kind, request, mine)]
-        out.kinds[row, : len(tries)] = tries
+        key = request, tuple(mine.held)
+        if key not in tries:
+            tries[key] = [number[kind] for kind in by_price if _fits(kind, request, mine)]
+        out.kinds[row, : len(tries[key])] = tries[key]
         for kind, many in mine.held.items():
             out.held[row, number[kind]] += many
         for kind, many in mine.staying.items():
             out.staying[row, number[kind]] += many
-        out.held[row, number[GpuKind(resource)]] += mine.waiting[resource]
+        out.held[row, number[GpuKind(resource)]] += mine.waiting.get(resource, 0)
         out.quota[row] = pools.get((target.namespace, resource), NONE)
-        out.requested[row] = mine.requested[resource]
+        out.requested[row] = mine.requested.get(resource, 0)
     return out
 
 

@@ -1,6 +1,5 @@
 """The GPUs that workloads share: kinds in the order of their price, what is free, and which workloads take part."""
 
-from collections import Counter
 from math import nan
 
 import numpy as np
@@ -23,8 +22,8 @@ def use(allocatable, used=None, by_target=None, waiting=None, quotas=None, reque
 
 
 def holding(**held):
-    kinds = Counter({GpuKind(GPU, model): many for model, many in held.items()})
-    return TargetGpus(held=kinds, staying=kinds, requested=Counter({GPU: sum(held.values())}))
+    kinds = {GpuKind(GPU, model): many for model, many in held.items()}
+    return TargetGpus(held=kinds, staying=kinds, requested={GPU: sum(held.values())})
 
 
 def supplied(found, *requests, growth=None, targets=(CHAT, BATCH)):
@@ -68,7 +67,7 @@ def test_gpus_of_a_workload_that_takes_no_part_are_used_and_those_of_the_others_
 def test_pods_of_others_that_wait_for_the_scheduler_take_the_kind_with_most_room():
     found = supplied(use({H100: 4, L4: 8}, waiting={GPU: 5}), GpuRequest(GPU, 1, None))
     assert free_gpus(found, np.array([True])).tolist() == [0, 4, 3]
-    mine = TargetGpus(waiting=Counter({GPU: 5}))
+    mine = TargetGpus(waiting={GPU: 5})
     own = supplied(use({H100: 4, L4: 8}, waiting={GPU: 5}, by_target={CHAT: mine}), GpuRequest(GPU, 1, None))
     assert free_gpus(own, np.array([True])).tolist() == [0, 4, 8]
 
@@ -95,6 +94,6 @@ def test_template_without_gpus_or_with_two_resources_takes_no_part():
 
 
 def test_pod_of_an_older_template_with_another_resource_is_counted():
-    mine = TargetGpus(held=Counter({GpuKind(MIG, "H100"): 1}))
+    mine = TargetGpus(held={GpuKind(MIG, "H100"): 1})
     found = supplied(use({L4: 8}, {GpuKind(MIG, "H100"): 1}, {CHAT: mine}), GpuRequest(GPU, 1, None))
     assert found.held.sum() == 1
