@@ -194,6 +194,21 @@ def test_idle_workload_without_a_fresh_wake_source_keeps_its_replica_for_all_tha
     assert both.scene.outcome("batch") == (1, True, "capacity_limited")
 
 
+def test_idle_workload_that_nothing_would_wake_keeps_its_replica_and_its_gpu_is_not_promised(scene, page, pod):
+    plans = [plan(name, keep_warm=KEEP_WARM_S, about=shared(rank)) for name, rank in (("chat", 0), ("batch", 10))]
+    both, engines = scene(*plans), {"chat": pod(0, "chat"), "batch": pod(1, "batch")}
+    for name, engine in engines.items():
+        both.has(pods=[engine], wanted=1, name=name)
+    both.decider.set_gpu_supply(supply(0, [1, 1]))
+    for _ in range(40):
+        both.now += 5.0
+        for name, running in (("chat", 0), ("batch", 32)):
+            both.land(engines[name], page.vllm(waiting=0, running=running))
+        both.sweep()
+        assert both.outcome("chat")[:2] == (1, True)
+        assert both.outcome("batch") == (1, True, "capacity_limited")
+
+
 def test_held_workload_takes_no_part_and_its_gpus_count_as_used(stage):
     both = stage()
     both.holds(chat=4, batch=1)
