@@ -87,6 +87,12 @@ async def measured(address: str, fleet: Fleet, spread_s: float) -> list[tuple[fl
     return [task.result() for task in tasks]
 
 
+def written(folder: str, config: dict[str, Any]) -> str:
+    file = Path(folder, "config.yaml")
+    file.write_text(json.dumps(config))  # JSON is valid YAML
+    return str(file)
+
+
 async def run_all(workloads: int, spread_s: float) -> list[tuple[float, float]]:
     fleet = Fleet(workloads)
     app = web.Application()
@@ -108,9 +114,8 @@ async def run_all(workloads: int, spread_s: float) -> list[tuple[float, float]]:
         ],
     }  # fmt: skip
     with TemporaryDirectory() as folder:
-        file = Path(folder, "config.yaml")
-        file.write_text(json.dumps(config))  # JSON is valid YAML
-        with started([sys.executable, "-m", "scaler", "run", "-c", str(file)], dict(os.environ)) as process:
+        file = written(folder, config)
+        with started([sys.executable, "-m", "scaler", "run", "-c", file], dict(os.environ)) as process:
             await asyncio.to_thread(answers_after, f"http://127.0.0.1:{http}/readyz", process)
             found = await measured(f"127.0.0.1:{own}", fleet, spread_s)
     await runner.cleanup()
