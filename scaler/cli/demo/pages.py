@@ -10,6 +10,7 @@ Worked example: `vllm_page("chat", pod)` has the line
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -101,53 +102,74 @@ def vllm_page(model: str, pod: SimulatedReplica) -> str:
     return "\n".join(lines) + "\n"
 
 
+class GatewayState(NamedTuple):
+    """A gateway's view of its pool. waiting, running: requests per ready pod. kv_used: mean ratio; None: unknown."""
+
+    held: int
+    sent: int
+    ready: int
+    waiting: float
+    running: float
+    kv_used: float | None = None
+
+
 def gateway_page(model: str, pool: str, cluster: SimulatedCluster) -> str:
-    """The page of the Endpoint Picker. It exists at zero replicas, where its queue is the wake source."""
+    """The page of the Endpoint Picker of a simulated cluster."""
     ready = cluster.ready
     count = max(1, len(ready))
+    state = GatewayState(
+        held=len(cluster.held),
+        sent=cluster.tally.sent,
+        ready=len(ready),
+        waiting=sum(pod.engine.waiting for pod in ready) / count,
+        running=sum(pod.engine.running for pod in ready) / count,
+        kv_used=sum(pod.engine.kv_used for pod in ready) / count,
+    )
+    return gateway_text(model, pool, state)
+
+
+def gateway_text(model: str, pool: str, state: GatewayState) -> str:
+    """The page of the Endpoint Picker. It exists at zero replicas, where its queue is the wake source."""
     flow = (
         f'fairness_id="default",inference_pool="{pool}",model_name="{model}",priority="0",target_model_name="{model}"'
     )
     request = f'model_name="{model}",priority="0",target_model_name="{model}"'
     name = f'name="{pool}"'
-    queue = sum(pod.engine.waiting for pod in ready) / count
-    running = sum(pod.engine.running for pod in ready) / count
-    kv_used = sum(pod.engine.kv_used for pod in ready) / count
+    kv_cache = (
+        "inference_pool_average_kv_cache_utilization",
+        "gauge",
+        "[ALPHA] The average kv cache utilization for an inference server pool.",
+    )
     lines = [
         *_gauge(
             "inference_extension_flow_control_queue_size",
             flow,
-            len(cluster.held),
+            state.held,
             "[ALPHA] Current number of requests being actively managed by the EPP flow control layer.",
         ),
         *_counter(
             "inference_objective_request_total",
             request,
-            cluster.tally.sent,
+            state.sent,
             "[ALPHA] Counter of inference objective requests broken out for each model and target model.",
         ),
-        *_gauge(
-            "inference_pool_average_kv_cache_utilization",
-            name,
-            kv_used,
-            "[ALPHA] The average kv cache utilization for an inference server pool.",
-        ),
+        *([] if state.kv_used is None else _family(*kv_cache, [(name, state.kv_used)])),
         *_gauge(
             "inference_pool_average_queue_size",
             name,
-            queue,
+            state.waiting,
             "[ALPHA] The average number of requests pending in the model server queue.",
         ),
         *_gauge(
             "inference_pool_average_running_requests",
             name,
-            running,
+            state.running,
             "[ALPHA] The average number of running requests across all pods in the inference pool.",
         ),
         *_gauge(
             "inference_pool_ready_pods",
             name,
-            len(ready),
+            state.ready,
             "[ALPHA] The number of ready pods in the inference server pool.",
         ),
     ]

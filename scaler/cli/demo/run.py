@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from functools import partial
 from importlib import import_module
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import click
 from rich.console import Console
@@ -91,15 +91,32 @@ class DemoRequest:
     program: str = "tidegate"
 
 
+class Pods(Protocol):
+    """The pods of a Deployment. replicas: with draining ones."""
+
+    @property
+    def replicas(self) -> Sequence[object]: ...
+
+    @property
+    def draining(self) -> Sequence[object]: ...
+
+    def pod_targets(self) -> Sequence[tuple[str, str]]:
+        """(name, URL of its metrics) of every ready pod."""
+
+    def replica_count(self) -> tuple[int, int]:
+        """(wanted, ready)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyPods:
-    """Targets of the ready pods, as a watch on a cluster provides them."""
+    """Targets of the ready pods, as a watch on a cluster provides them. kind: of the engine."""
 
-    world: World
+    pods: Pods
+    kind: str = "vllm"
     owner: WorkloadKey | None = CHAT
 
     def listing(self) -> Listing | None:
-        return Listing(tuple(Target(url, "vllm", Role.PODS, CHAT) for _, url in self.world.pod_targets()))
+        return Listing(tuple(Target(url, self.kind, Role.PODS, self.owner) for _, url in self.pods.pod_targets()))
 
     async def refresh(self, now: float) -> None:
         """The world is up to date."""
@@ -109,15 +126,15 @@ class ReadyPods:
 class DeploymentReplicas:
     """Replica counts of the Deployment."""
 
-    world: World
+    deployment: Pods
     now: Callable[[], float]
+    owner: WorkloadKey = CHAT
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
-        if workload != CHAT:
+        if workload != self.owner:
             return None
-        cluster = self.world.cluster
-        pods, leaving = len(cluster.replicas), len(cluster.draining)
-        wanted, ready = self.world.replica_count()
+        pods, leaving = len(self.deployment.replicas), len(self.deployment.draining)
+        wanted, ready = self.deployment.replica_count()
         return ReplicaCount(wanted, ready, now, gpus=pods, existing=pods - leaving, leaving=leaving)  # a GPU each
 
 

@@ -93,6 +93,15 @@ class World:
         self._pods: dict[str, tuple[web.AppRunner, str]] = {}
         self._runners: list[web.AppRunner] = []
 
+    @property
+    def replicas(self) -> list[SimulatedReplica]:
+        """All pods, with draining ones."""
+        return self.cluster.replicas
+
+    @property
+    def draining(self) -> list[SimulatedReplica]:
+        return self.cluster.draining
+
     def pod_targets(self) -> list[tuple[str, str]]:
         """(pod, URL of its metrics page) of every ready pod."""
         return [
