@@ -133,11 +133,11 @@ async def wake(cluster: ProcessCluster, session: aiohttp.ClientSession) -> Wake:
     cluster.first_seen_at, sent_at = 0.0, time.time()
     async with session.post(f"{cluster.gateway_url}/v1/completions", json=body) as response:
         response.raise_for_status()
-        await response.content.readany()
+        answer = await response.content.readany()
         first_at = time.time()
-        rest = await response.read()
-    if b'"finish_reason":"length"' not in rest:
-        raise RuntimeError(f"the answer ends with {rest[-80:]!r}")
+        answer += await response.read()
+    if b'"finish_reason":"length"' not in answer:
+        raise RuntimeError(f"the answer ends with {answer[-80:]!r}")
     at = (sent_at, cluster.first_seen_at, cluster.scaled_at, cluster.ready_at, first_at)
     return Wake(*(later - earlier for earlier, later in pairwise(at)), whole=first_at - sent_at)
 
