@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from scaler.config import ConfigErrors
 
 EX_PROBLEMS, EX_USAGE, EX_CONFIG = 1, 2, 78
-LAST_PORT = 65_535
 REQUEST_TIMEOUT_S = 10.0  # the daemon answers from memory
 
 
@@ -304,32 +303,24 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 
 
 @main.command(short_help="Watch the whole control loop on this machine.")
-@click.option("--duration", default=60.0, show_default=True, help="Seconds of real time; 0 runs until Ctrl-C.")
-@click.option("--speed", default=60.0, show_default=True, help="Simulated seconds per second.")
+@click.option("--duration", type=float, help="Seconds of real time; 0 runs until Ctrl-C. Default: 60; llama.cpp: 75.")
+@click.option("--speed", type=float, help="Simulated seconds per second. Default: 60.")
+@click.option(
+    "--engine", type=click.Choice(["simulated", "llama.cpp"]), default="simulated", show_default=True,
+    help="What the replicas are; llama.cpp needs `pip install 'tidegate[engines]'`.",
+)  # fmt: skip
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated requests.")
 @click.option("--port", type=int, help="HTTP port of the daemon. Default: 8080 or the next free one; 0: any free one.")
 @click.option("-o", "--output", type=click.Choice(["live", "json"]), default="live", show_default=True, help="Format.")
-def demo(duration: float, speed: float, seed: int, port: int | None, output: str) -> None:
+def demo(duration: float | None, speed: float | None, engine: str, seed: int, port: int | None, output: str) -> None:
     """Watch the whole control loop on this machine: simulated inference servers and GPUs under a varying load, the real
     daemon, and a stand-in for KEDA and the HPA that calls it over gRPC.
-    """
-    if port is not None and not 0 <= port <= LAST_PORT:
-        click.echo(f"Error: --port: must be from 0 to {LAST_PORT}, got {port}", err=True)
-        sys.exit(EX_USAGE)
-    if speed <= 0:
-        raise click.BadParameter(f"must be above 0, got {speed:g}", param_hint="--speed")
-    if duration < 0:
-        raise click.BadParameter(f"must be at least 0, got {duration:g}", param_hint="--duration")
-    from .demo.run import DemoRequest, PortInUse, play
 
-    try:
-        problems = play(
-            DemoRequest(
-                duration_s=duration, speed=speed, seed=seed, port=port, as_json=output == "json", program=_program()
-            )
-        )
-    except PortInUse as error:
-        raise click.ClickException(f"{error}; choose another with --port") from None
+    With `--engine llama.cpp` the replicas are real servers with a random model, two at most, in real time.
+    """
+    from .demo.command import DemoOptions, played
+
+    problems = played(DemoOptions(duration, speed, engine, seed, port, output == "json", _program()))
     for problem in problems:
         click.echo(f"demo: {problem}", err=True)
     sys.exit(EX_PROBLEMS if problems else 0)

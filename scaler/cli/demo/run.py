@@ -63,6 +63,7 @@ workloads:
 HOST = "127.0.0.1"
 OTHER_PORTS = 20  # tried if the default one is in use
 MAX_REPLICAS = DEMO_KEDA.max_replicas
+DURATION_S, SPEED = 60.0, 60.0  # by default
 FRAMES_PER_S = 8.0  # real time
 DAY_S = 3600.0  # of an endless demo, simulated
 BEGIN = datetime(2000, 1, 1, tzinfo=UTC).timestamp()  # so that no simulated time passes for the present

@@ -70,7 +70,7 @@ def open_screen(console: Console, links: DemoLinks) -> Iterator[Callable[[Screen
         head += [f"SLO: {slo_phrase(DemoSlo())}", "Times are simulated.", PLAIN_HEAD]
         for line in head:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
-        yield _plain_printer(console)
+        yield plain_printer(console)
         return
     history: list[ScreenFrame] = []
     # No refresh thread: a frame is drawn in the event loop when it is shown.
@@ -150,11 +150,12 @@ def _word(frame: ScreenFrame) -> str:
     return "starting" if frame.state is None else STATE_WORDS[frame.state].word
 
 
-def _plain_printer(console: Console) -> Callable[[ScreenFrame], None]:
+def plain_printer(console: Console, interval_s: float = PLAIN_INTERVAL_S) -> Callable[[ScreenFrame], None]:
+    """A function that prints a frame if it differs, or after `interval_s`."""
     shown: list[ScreenFrame] = []
 
     def show(frame: ScreenFrame) -> None:
-        if shown and not _differs(shown[-1], frame) and frame.at_s - shown[-1].at_s < PLAIN_INTERVAL_S:
+        if shown and not _differs(shown[-1], frame) and frame.at_s - shown[-1].at_s < interval_s:
             return
         console.print(plain_line(frame, shown[-1] if shown else None), markup=False, highlight=False, soft_wrap=True)
         shown[:] = [frame]
