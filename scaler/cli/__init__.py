@@ -346,6 +346,7 @@ def demo(duration: float | None, speed: float | None, engine: str, seed: int, po
 @OUTPUT
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write a self-contained report.")
 @click.option("--decisions", type=click.Path(dir_okay=False), help="Also write each decision, as CSV.")
+@click.option("--calibrate", is_flag=True, help="Print an engine's profile. TRACE: URL of its metrics, or saved ones.")
 def replay(
     traces: Sequence[str],
     trace_format: str | None,
@@ -364,6 +365,7 @@ def replay(
     output: str,
     html: str | None,
     decisions: str | None,
+    calibrate: bool,
 ) -> None:
     """Simulate policies on a recorded load, in a simulated Deployment: share of requests within the SLO, GPU-hours,
     changes of the replica count.
@@ -373,6 +375,11 @@ def replay(
     """
     from scaler.config import ConfigErrors
 
+    if calibrate:
+        from .replay.calibrate import print_profile
+
+        print_profile(traces)
+        return
     from .replay.run import BadReplayRequest, HistoryOptions, ReplayRequest, replayed
     from .replay.run import policies as policy_list
 
