@@ -62,6 +62,13 @@ class Outcome(NamedTuple):
     tokens_per_s: float
 
 
+def session_of_clients() -> aiohttp.ClientSession:
+    """A connection for each request: llama.cpp closes them after some."""
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None), connector=aiohttp.TCPConnector(force_close=True, limit=0)
+    )
+
+
 async def send(url: str, session: aiohttp.ClientSession, prompt: int, output: int) -> tuple[float, float, float]:
     """POSIX seconds of sending, of the first and of the last token."""
     # The token that begins a text is one of the prompt's. A unique begin: no prompt is read from the cache.
@@ -78,7 +85,7 @@ async def send(url: str, session: aiohttp.ClientSession, prompt: int, output: in
 
 async def closed_loop(url: str, stop: asyncio.Event) -> None:
     generator = np.random.default_rng(5)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
+    async with session_of_clients() as session:
 
         async def client(until: float) -> None:
             while time.monotonic() < until and not stop.is_set():
@@ -110,7 +117,7 @@ def requests(profile: ServerProfile, share: float, prompts: tuple[int, int], out
 
 
 async def measured(url: str, load: Requests) -> Outcome:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
+    async with session_of_clients() as session:
         begun = time.perf_counter()
 
         async def one(at: float, prompt: int, output: int) -> tuple[float, float, float]:
