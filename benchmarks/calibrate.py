@@ -27,7 +27,7 @@ from scaler.replay.servers import ServerProfile, parse_profile
 
 TITLE = "The simulator against a live engine"
 ABOUT = """
-`tidegate replay --calibrate` reads the metrics of llama.cpp's own server (a random model of 10 MB, 4 slots, one thread)
+`tidegate replay --calibrate` reads the metrics of llama.cpp's own server (a random model of 50 MB, 4 slots, one thread)
 every 5 s while 1, 2, 3 and 4 clients send requests one after the other, and fits a profile. Then other requests are
 sent at random times, and the same requests are played in the simulator with that profile. TTFT and ITL are means over
 requests, measured by the clients; throughput is generated tokens until the last answer. The calibration has 50 to 400
@@ -35,17 +35,17 @@ prompt tokens and 50 to 300 generated ones, the measured loads have the sizes in
 Repeat with `python benchmarks/calibrate.py`.
 """
 HERE = Path(__file__).parent
-MODEL = llamacpp.ModelSize(layers=4, width=256, heads=8)
+MODEL = llamacpp.ModelSize(layers=6, width=512, heads=8)
 SLOTS, EVERY_S = 4, 5.0
 CLIENTS = (1, 2, 3, 4)
 # (name, requests per second as a share of what the profile sustains, prompt tokens, generated tokens)
 LOADS = (
     ("light", 0.3, (50, 400), (50, 300)),
-    ("busy", 0.7, (50, 400), (50, 300)),
+    ("busy", 0.5, (50, 400), (50, 300)),
     ("long prompts", 0.5, (300, 800), (30, 100)),
     ("long answers", 0.5, (20, 100), (200, 600)),
 )
-LOAD_S = 30.0
+LOAD_S = 15.0
 
 
 class Requests(NamedTuple):
@@ -200,7 +200,7 @@ def main() -> None:
         from run import machine  # noqa: PLC0415 - it imports every benchmark
 
         facts = machine()
-    rows, text = asyncio.run(measure(17))
+    rows, text = asyncio.run(measure(13))
     show(rows)
     print(text)
     if facts:
