@@ -204,7 +204,7 @@ def main() -> None:
     show(rows)
     print(text)
     if facts:
-        fitted = f"The fitted profile:\n\n```yaml\n{text}```"
+        fitted = f"The fitted profile:\n\n<!-- a server of `tidegate replay` -->\n```yaml\n{text}```"
         whole = "\n\n".join((f"# {TITLE}", ABOUT.strip(), facts, table(rows), fitted)) + "\n"
         HERE.joinpath("CALIBRATION.md").write_text(whole)
 
