@@ -61,17 +61,17 @@ class TestSizing:
         serving.now += 4.0
         first, second = rows(explained(serving), "raw")
         assert first == {
-            "page": "http://10.0.0.0:8000/metrics", "of": "pods", "age": "4 s", "waiting": 15.0, "running": 5.0,
+            "target": "http://10.0.0.0:8000/metrics", "of": "pods", "age": "4 s", "waiting": 15.0, "running": 5.0,
             "held": None, "KV": 0.95, "GPUs": None, "active": None, "counts": "yes",
         }  # fmt: skip
-        assert second["page"] == "http://10.0.0.1:8000/metrics"
+        assert second["target"] == "http://10.0.0.1:8000/metrics"
 
     def test_password_in_a_target_url_is_not_shown(self, scene, plan, pod, page):
         stage, target = scene(plan()), replace(pod(0), url="http://user:secret@10.0.0.1/metrics")
         stage.has(pods=[target], wanted=1)
         stage.round({target: page.vllm(waiting=0, running=1)})
         document = explained(stage)
-        assert rows(document, "raw")[0]["page"] == "http://10.0.0.1/metrics"
+        assert rows(document, "raw")[0]["target"] == "http://10.0.0.1/metrics"
         assert "secret" not in str(document)
 
     def test_smoothed_value_is_recomputed_from_the_window(self, scene, plan, pod, page):
