@@ -24,8 +24,6 @@ from exporter.agent.page import NormalisedCollector, SourceState
 from exporter.catalog.export import GPU_FAMILIES, QUEUE_FAMILIES
 from exporter.clock import WallClock
 from exporter.model import Attribution, FailureKind, Gpu, PodKey, Queue, Samples
-from scaler import metrics
-from scaler.api.http import collectors
 from scaler.config.model import Config
 from scaler.daemon import Daemon
 
@@ -49,8 +47,8 @@ _HEAD = """\
   no `tidegate_replicas`, and its `tidegate_reason` is `unknown`.
 - **Types** are in the names: `_total` is a counter; others are gauges, unless listed as histogram or info.
 - **Units** are in the names. Ratios are 0 to 1, and `_timestamp_seconds` are POSIX seconds.
-- **`namespace` and `workload` are the workload's**, not those of Tidegate's pod: scrape with `honorLabels: true`, as
-  the chart's monitors do. A further trigger is the workload `NAME/TRIGGER`.
+- **`namespace` and `workload` are the workload's**, not Tidegate's: scrape with `honorLabels: true`, as the chart's
+  monitors do. A further trigger is the workload `NAME/TRIGGER`.
 - **Several replicas** of Tidegate expose the same decisions: aggregate with `max by (namespace, workload)`. Only the
   leader exposes accounts: use `sum by (namespace, workload)` of their increase, which survives a change of leader.
 
@@ -74,7 +72,6 @@ class MetricTable(NamedTuple):
     """The metrics of one collector."""
 
     title: str
-    about: str
     families: tuple[MetricRow, ...]
 
 
@@ -103,7 +100,7 @@ def reference() -> str:
         if title == _PROCESS:
             lines.append(f"## {title}\n\n{wrapped(f'{_STANDARD} {_listed(families)}.')}\n")
         else:
-            lines.append(_section(title, _needs(families, bare, parts) + same[0].about, families.values()))
+            lines.append(_section(title, _needs(families, bare, parts), families.values()))
     return "\n".join([*lines, _section("`tidegate export`", _EXPORT, export_families())])
 
 
@@ -115,18 +112,8 @@ def families_of(registry: CollectorRegistry) -> list[MetricTable]:
         mine = tuple(_family(each, collector) for each in collector.collect())
         is_instrument = isinstance(collector, MetricWrapperBase)
         foreign = type(collector).__module__.startswith("prometheus_client") and not is_instrument
-        title: str
-        about: str | None
-        if is_instrument:
-            title, about = _OWN, metrics.__doc__
-        elif foreign:
-            title, about = _PROCESS, _STANDARD
-        else:
-            module = sys.modules[type(collector).__module__]
-            # A module of one collector is about that; one of several has the text of each in its class.
-            about = type(collector).__doc__ if module is collectors else module.__doc__
-            title = _title(type(collector).__name__)
-        sections.append(MetricTable(title, _first_paragraph(about or ""), mine))
+        title = _OWN if is_instrument else _PROCESS if foreign else _title(type(collector).__name__)
+        sections.append(MetricTable(title, mine))
     return sections
 
 
@@ -164,7 +151,7 @@ def _needs(names: Iterable[str], bare: Iterable[MetricTable], parts: Mapping[str
         return ""
     # The first is the minimum: `listen.peers` needs `kubernetes` too.
     part = next(part for part, sections in parts.items() if wanted <= _names(sections))
-    return f"Only with [`{part}`](configuration.md#{_ANCHORS[part]}). "
+    return f"Only with [`{part}`](configuration.md#{_ANCHORS[part]})."
 
 
 _ANCHORS = {"kubernetes": "kubernetes", "state": "checkpoints", "listen.peers": "peers"}
@@ -185,8 +172,9 @@ def _section(title: str, about: str, families: Iterable[MetricRow]) -> str:
     rows = list(families)
     usual, count = Counter(family.labels for family in rows).most_common(1)[0]
     common = usual if usual and count >= _COMMON else ()
-    about += f" Labels, unless listed: {_listed(common)}." if common else ""
-    lines = [f"## {title}", "", wrapped(about), ""]
+    labels = f"Labels, unless listed: {_listed(common)}." if common else ""
+    head = " ".join(filter(None, (about, labels)))
+    lines = [f"## {title}", "", *([wrapped(head), ""] if head else [])]
     for family in rows:
         unusual = "" if family.type in {"gauge", "counter"} else family.type
         kind = "; ".join(part for part in (unusual, _labels(family.labels, common)) if part)
@@ -205,10 +193,6 @@ def _labels(labels: tuple[str, ...], common: tuple[str, ...]) -> str:
 
 def _listed(labels: Iterable[str]) -> str:
     return ", ".join(f"`{label}`" for label in labels)
-
-
-def _first_paragraph(doc: str) -> str:
-    return " ".join(doc.strip().split("\n\n")[0].split())
 
 
 def _title(name: str) -> str:
