@@ -65,8 +65,9 @@ def shown(renderer, watched):
     demo, pages = watched["demo"], watched["pages"]
 
     def last(query):
-        """The last second at which the demo has a value of the query."""
-        return demo.over_time(query)[0]["values"][-1][0]
+        """The last second at which the demo has a value of the query; 0 if there is none yet."""
+        found = demo.over_time(query)
+        return found[0]["values"][-1][0] if found else 0.0
 
     awake, now = last("tidegate_replicas > 2"), time.time()
     wait_for(lambda: last('tidegate_reason{reason="asleep"}') > awake, "the demo's sleep")
