@@ -9,6 +9,7 @@ from scaler.engine.checkpoint_store import Directory
 from tests.fakes.waiting import until_scraped
 from tests.integration.daemon.test_incomplete import GPU_FAULTS, SCRAPES, engines, gpu, incomplete, started, workload
 
+HOLD = "60s"  # a busy machine may start and scrape late
 GONE = 'vllm:num_requests_waiting{model_name="m",engine="1"}'
 
 
@@ -29,21 +30,21 @@ async def test_missing_series_with_work_never_ends_at_zero_after_a_restart(daemo
     top = f'state: {{directory: "{directory.path}", interval: 1s}}'
     engine, targets["chat-gate"].body = targets["chat"], epp()
     engine.body = started(0) + engines(0, 30)
-    async with daemon(workload(targets, "chat"), top) as running:
+    async with daemon(workload(targets, "chat"), top, hold=HOLD) as running:
         await running.ask.until((2, True), "chat")
         engine.body = started(0) + engines(0, None)
         await until_scraped(engine, SCRAPES)
         await until_checkpoint(directory)
         await running.kill()
     for _ in range(2):  # the second restart comes before the first checkpoint of the new process
-        async with daemon(workload(targets, "chat"), top.replace("1s", "1h")) as running:
+        async with daemon(workload(targets, "chat"), top.replace("1s", "1h"), hold=HOLD) as running:
             await until_scraped(engine, SCRAPES)
             assert await running.ask.answer("chat") == (2, True)
             assert (await running.decision("chat"))["reason"] == "incomplete"
             (found,) = await incomplete(running, "chat")
             assert 'engine="1"' in found
             await running.kill()
-    async with daemon(workload(targets, "chat"), top) as running:
+    async with daemon(workload(targets, "chat"), top, hold=HOLD) as running:
         await until_scraped(engine, SCRAPES)
         assert await running.ask.answer("chat") == (2, True)
         # The process restarts: series of its predecessor do not count.
@@ -55,7 +56,7 @@ async def test_missing_series_with_work_never_ends_at_zero_after_a_restart(daemo
 async def test_missing_series_with_work_never_ends_at_zero_after_a_reload(daemon, targets, epp):
     engine, targets["chat-gate"].body = targets["chat"], epp()
     engine.body = engines(0, 30)
-    async with daemon(workload(targets, "chat"), hold="60s") as running:  # a busy machine may scrape late
+    async with daemon(workload(targets, "chat"), hold=HOLD) as running:
         await running.ask.until((2, True), "chat")
         engine.body = engines(0, None)
         await until_scraped(engine, SCRAPES)
