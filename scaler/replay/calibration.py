@@ -115,7 +115,8 @@ def kv_tokens(page: Page) -> float | None:
 def calibrate(reads: Sequence[EngineCounters]) -> Calibrated:
     """The profile of the engine. reads: in the order of time. Raises NotCalibrated."""
     windows = np.array([_window(before, after) for before, after in pairwise(reads)]).reshape(-1, 6)
-    windows = windows[(windows[:, 0] >= LEAST_TOKENS) & (windows[:, 4] > 0.0) & (windows >= 0.0)[:, :5].all(axis=1)]
+    has_prompts = (windows[:, 3] > 0.0) & (windows[:, 4] > 0.0)
+    windows = windows[(windows[:, 0] >= LEAST_TOKENS) & has_prompts & (windows >= 0.0)[:, :5].all(axis=1)]
     if not len(windows):
         raise NotCalibrated(f"needs two reads with {LEAST_TOKENS:g} generated tokens between them, and prompts")
     tokens, gap_s, sequences, prompt_tokens, prompt_s, context = windows.T

@@ -1,7 +1,6 @@
 """Real engines on loopback, and clients that send them requests."""
 
 import asyncio
-import os
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ import aiohttp
 import pytest
 
 from scaler.cli.demo import llamacpp
-from tests.conftest import REQUIRE_TOOLS
+from tests.deploy.shared import module
 from tests.fakes.waiting import until
 
 
@@ -18,12 +17,8 @@ def model(tmp_path_factory):
     """The path of a random model for llama.cpp. Without its packages the test is skipped, and listed at the end of the
     run; with TIDEGATE_REQUIRE_TOOLS=1 it fails.
     """
-    try:
-        llamacpp.require()
-    except llamacpp.MissingEngine as missing:
-        if os.environ.get(REQUIRE_TOOLS) == "1":
-            pytest.fail(f"{missing}, and {REQUIRE_TOOLS}=1 asks for it")
-        pytest.skip(str(missing))
+    for name in llamacpp.PACKAGES:
+        module(name, name)
     path = tmp_path_factory.mktemp("model") / "random.gguf"
     llamacpp.write_model(path)
     return path

@@ -36,6 +36,7 @@ async def test_profile_of_a_real_engine_is_one_that_replay_reads(model):
         ([], "--calibrate: needs one URL, or two files and more"),
         (["http://127.0.0.1:9/metrics"], "--calibrate: http://127.0.0.1:9/metrics: "),
         (["missing-1", "missing-2"], "No such file or directory"),
+        ([__file__, __file__], f"{__file__}: needs the metrics of vLLM or llama.cpp"),
     ],
 )
 def test_source_that_cannot_be_read_is_a_one_line_error(sources, message):

@@ -23,6 +23,7 @@ import numpy as np
 
 HOST = "127.0.0.1"
 MODEL = "random"
+PACKAGES = ("gguf", "xllamacpp")
 _BYTES = 256
 _CONTROLS = (b"<unk>", b"<s>", b"</s>")
 _UNKNOWN, _CONTROL, _BYTE = 2, 3, 6  # gguf.TokenType
@@ -62,7 +63,7 @@ USUAL_SERVER = ServerOptions()
 def require() -> None:
     """Raises MissingEngine if a package is missing."""
     try:
-        for name in ("gguf", "xllamacpp"):
+        for name in PACKAGES:
             import_module(name)
     except ImportError as error:
         raise MissingEngine(f"llama.cpp: needs pip install 'tidegate[engines]': {error}") from error

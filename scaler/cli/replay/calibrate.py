@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from math import isnan
 from typing import Any
 
 import click
-import requests
 
-from exporter.textformat import parse
+from exporter.textformat import Page, parse
+from scaler.cli import client
 from scaler.replay.calibration import EngineCounters, NotCalibrated, calibrate, engine_counters, kv_tokens, profile_text
 
 READS, EVERY_S = 12, 10.0
@@ -30,11 +30,9 @@ def calibrated(sources: Sequence[str], reads: int = READS, every_s: float = EVER
         return _of_url(sources[0], reads, every_s)
     if len(sources) < 2:  # noqa: PLR2004
         raise NotCalibrated("needs one URL, or two files and more")
-    try:
-        pages = [parse(Path(source).read_bytes()) for source in sources]
-    except OSError as error:
-        raise NotCalibrated(str(error)) from error
-    return profile_text(calibrate([engine_counters(page) for page in pages]), _NAME, None, kv_tokens(pages[-1]))
+    pages = [_page(source) for source in sources]
+    counters = [_counters(page, source) for page, source in zip(pages, sources, strict=True)]
+    return profile_text(calibrate(counters), _NAME, None, kv_tokens(pages[-1]))
 
 
 def print_profile(sources: Sequence[str]) -> None:
@@ -46,31 +44,38 @@ def print_profile(sources: Sequence[str]) -> None:
 
 
 def _of_url(url: str, reads: int, every_s: float, sleep: Callable[[float], None] = time.sleep) -> str:
-    counters: list[EngineCounters] = []
-    try:
-        with requests.Session() as session:
-            slots_url = f"{url.rpartition('/')[0]}/slots"
-            page = parse(session.get(url, timeout=_TIMEOUT_S).content)
-            counters.append(engine_counters(page))
-            slots = _slots(session, slots_url)
-            for _ in range(reads - 1):
-                contexts = []
-                for _ in range(_SAMPLES):
-                    sleep(every_s / _SAMPLES)
-                    contexts.append(context_of(_slots(session, slots_url)) if slots else float("nan"))
-                page = parse(session.get(url, timeout=_TIMEOUT_S).content)
-                counters.append(engine_counters(page, _mean_of_busy(contexts)))
-    except requests.RequestException as error:
-        raise NotCalibrated(f"{url}: {error}") from error
+    slots_url = f"{url.rpartition('/')[0]}/slots"
+    page, slots = _page(url), _slots(slots_url)
+    counters = [_counters(page, url)]
+    for _ in range(reads - 1):
+        contexts = []
+        for _ in range(_SAMPLES):
+            sleep(every_s / _SAMPLES)
+            contexts.append(context_of(_slots(slots_url)) if slots else float("nan"))
+        page = _page(url)
+        counters.append(_counters(page, url, _mean_of_busy(contexts)))
     return profile_text(calibrate(counters), _NAME, len(slots) or None, kv_tokens(page) or kv_of(slots))
 
 
-def _slots(session: requests.Session, url: str) -> list[dict[str, Any]]:
+def _page(source: str) -> Page:
+    try:
+        return parse(client.page(source, _TIMEOUT_S))
+    except client.Unanswered as error:
+        raise NotCalibrated(str(error)) from error
+
+
+def _counters(page: Page, source: str, context: float = float("nan")) -> EngineCounters:
+    try:
+        return engine_counters(page, context)
+    except NotCalibrated as error:
+        raise NotCalibrated(f"{source}: {error}") from None
+
+
+def _slots(url: str) -> list[dict[str, Any]]:
     """llama.cpp's slots; empty of another engine, or with `--no-slots`."""
     try:
-        found = session.get(url, timeout=_TIMEOUT_S)
-        document = found.json() if found.ok else []
-    except (json.JSONDecodeError, requests.JSONDecodeError):
+        document = json.loads(client.page(url, _TIMEOUT_S))
+    except (client.Unanswered, ValueError, RecursionError):
         return []
     return [slot for slot in document if isinstance(slot, dict)] if isinstance(document, list) else []
 
@@ -86,5 +91,5 @@ def kv_of(slots: Sequence[dict[str, Any]]) -> float | None:
 
 
 def _mean_of_busy(contexts: Sequence[float]) -> float:
-    busy = [context for context in contexts if context == context]  # noqa: PLR0124 - not NaN
+    busy = [context for context in contexts if not isnan(context)]
     return sum(busy) / len(busy) if busy else float("nan")

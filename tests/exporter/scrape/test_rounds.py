@@ -32,16 +32,25 @@ def workload(number):
     return WorkloadKey("ai", f"model-{number}")
 
 
-async def test_workloads_are_spread_over_the_whole_interval(running, clock, listing, target):
-    fleet = [target(str(n), owner=workload(n)) for n in range(200)]
-    clock.time = began_at = BEGIN + GRID_S / 2  # between two moments
-    async with running(listing(fleet)):
-        await clock.asleep(1)
-        clock.advance(0.0)
-        await clock.asleep(201)
-        begins = [when - began_at for when in clock.due if when < began_at + INTERVAL_S]
+@pytest.fixture
+def first_begins(running, clock, listing):
+    """`await first_begins(fleet)`: seconds after BEGIN at which the first round of each begins."""
+
+    async def begins(fleet):
+        clock.time = began_at = BEGIN + GRID_S / 2  # between two moments, so that the next look-up is at none
+        async with running(listing(fleet)):
+            await clock.asleep(1)
+            clock.advance(0.0)
+            await clock.asleep(len(fleet) + 1)
+            return [round(when - BEGIN, 6) for when in clock.due if when < began_at + INTERVAL_S]
+
+    return begins
+
+
+async def test_workloads_are_spread_over_the_whole_interval(first_begins, target):
+    begins = await first_begins([target(str(n), owner=workload(n)) for n in range(200)])
     # 200 workloads in 10 parts of half a second: 20 each on average, and never three times as many.
-    parts = Counter(int(begin / 0.5) for begin in begins)
+    parts = Counter(int((begin - GRID_S / 2) / 0.5) for begin in begins)
     assert len(begins) == 200
     assert set(parts) == set(range(10))
     assert max(parts.values()) < 60
@@ -59,29 +68,21 @@ async def test_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock
     assert phases == pytest.approx([FIRST % INTERVAL_S] * 2)
 
 
-async def test_targets_without_a_workload_have_separate_phases(running, clock, listing, target):
-    nodes = [target(f"node-{n}", "dcgm", Role.GPUS, owner=None) for n in range(20)]
-    clock.time = began_at = BEGIN + GRID_S / 2  # between two moments
-    async with running(listing(nodes)):
-        await clock.asleep(1)
-        clock.advance(0.0)
-        await clock.asleep(21)
-        begins = [when for when in clock.due if when < began_at + INTERVAL_S]
+def nodes(target, count):
+    return [target(f"node-{n}", "dcgm", Role.GPUS, owner=None) for n in range(count)]
+
+
+async def test_targets_without_a_workload_have_separate_phases(first_begins, target):
+    begins = await first_begins(nodes(target, 20))
     # 20 nodes at 50 moments: 17 of these on average.
     assert len(begins) == 20
     assert len(set(begins)) > 10
 
 
-async def test_rounds_begin_together_at_tenths_of_a_second(running, clock, listing, target):
-    nodes = [target(f"node-{n}", "dcgm", Role.GPUS, owner=None) for n in range(200)]
-    clock.time = began_at = BEGIN + GRID_S / 2  # between two moments
-    async with running(listing(nodes)):
-        await clock.asleep(1)
-        clock.advance(0.0)
-        await clock.asleep(201)
-        moments = {round(when, 6) for when in clock.due if when < began_at + INTERVAL_S}
+async def test_rounds_begin_together_at_tenths_of_a_second(first_begins, target):
+    moments = set(await first_begins(nodes(target, 200)))
     assert len(moments) <= INTERVAL_S / GRID_S
-    assert all(round(when / GRID_S, 3).is_integer() for when in moments)
+    assert all(round((BEGIN + moment) / GRID_S, 3).is_integer() for moment in moments)
 
 
 async def test_first_round_at_a_long_interval_begins_within_seconds(running, clock, recorder, listing, target):

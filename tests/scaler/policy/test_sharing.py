@@ -38,8 +38,8 @@ def one(demand, gpus=1, kinds=(0,), priority=0, weight=1.0, *, idle=False, rank=
     }  # fmt: skip
 
 
-def place(row, n):
-    """The place in the list of the n-th replica, n from 1."""
+def sort_key(row, n):
+    """Sorts the wished replicas. n: of the workload's replicas, from 1."""
     level = n * row["gpus"] / row["weight"]
     return n > row["kept"], row["idle"], -row["priority"], n > sum(row["held"]), level, row["rank"]
 
@@ -48,7 +48,7 @@ def reference(free, growth, quotas, rows):
     """Serves the wished replicas one by one, as the module's text says."""
     room, closed, spent = [*free, *growth], set(), set()
     left, granted, quota_left = list(room), [[0] * len(room) for _ in rows], list(quotas)
-    wished = [(place(row, n + 1), number) for number, row in enumerate(rows) for n in range(row["demand"])]
+    wished = [(sort_key(row, n + 1), number) for number, row in enumerate(rows) for n in range(row["demand"])]
     for _, number in sorted(wished):
         row = rows[number]
         mine = row["quota"]

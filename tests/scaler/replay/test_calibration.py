@@ -90,6 +90,8 @@ def test_restarted_or_idle_engine_is_no_window():
         calibrate([one, EngineCounters(*(0.0,) * 6)])
     with pytest.raises(NotCalibrated, match="needs two reads"):
         calibrate([one])
+    with pytest.raises(NotCalibrated, match="and prompts"):  # all prompts came from a cache
+        calibrate([EngineCounters(*(0.0,) * 6), one._replace(prompt_tokens=0.0)])
 
 
 LLAMACPP = b"""\
