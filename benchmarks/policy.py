@@ -108,10 +108,12 @@ def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Targe
     return decider, targets
 
 
-def sweeps(decider: Decider, targets: list[Target], pages: Iterator[Samples], rounds: int) -> tuple[Spread, Spread]:
-    """Milliseconds per sweep: without new samples since the last one, and with a second's responses."""
+def sweeps(decider: Decider, targets: list[Target], pages: Iterator[Samples], rounds: int) -> tuple[Spread, ...]:
+    """Milliseconds per sweep: without new samples since the last one, and with a second's responses; then those of
+    building the evidence of these responses for a reader.
+    """
     now = START + RING * INTERVAL_S
-    quiet, loud = [], []
+    quiet, loud, read = [], [], []
     turn = cycle(range(int(INTERVAL_S)))
     for _ in range(rounds):
         now += 1.0
@@ -119,7 +121,10 @@ def sweeps(decider: Decider, targets: list[Target], pages: Iterator[Samples], ro
         for target in targets[next(turn) :: int(INTERVAL_S)]:
             decider.land(target, next(pages), now, now)
         loud.append(timed_sweep(decider, now))
-    return Spread.of(quiet).times(1e3), Spread.of(loud).times(1e3)
+        begun = perf_counter()
+        decider.renew(len(decider.plans))
+        read.append(perf_counter() - begun)
+    return tuple(Spread.of(each).times(1e3) for each in (quiet, loud, read))
 
 
 def timed_sweep(decider: Decider, now: float) -> float:
@@ -158,11 +163,15 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         steps.append(row("policy.step", workloads, ms))
         decider, targets = fleet(workloads, pages)
         with objects_set_aside():
-            quiet, loud = sweeps(decider, targets, pages, rounds=5)
+            quiet, loud, read = sweeps(decider, targets, pages, rounds=5)
             lands.append(row("land, one page", workloads, landing(decider, targets, pages, quick), per=1))
             if workloads < max(SIZES):  # a response of 10 MiB is unrealistic
                 shown += showing(decider, workloads)
-        whole += [row("sweep, no new sample", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
+        whole += [
+            row("sweep, no new sample", workloads, quiet),
+            row("sweep, a second's pages", workloads, loud),
+            row("their evidence, when read", workloads, read),
+        ]
     return [*steps, *whole, *lands, *shown]
 
 

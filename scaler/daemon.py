@@ -154,6 +154,7 @@ class Daemon:
             self._cluster = Cluster(
                 config.kubernetes.namespaces, blind_s=config.kubernetes.blind_after, on_change=self._cluster_changed.set
             )
+        self.publisher.renew = self._renew
         self._registry = Registry()
         self._outcomes = ClusterView(lambda: self.publisher.board, lambda: self._registry, self._cluster, clock.now)
         self._authorizer = CallAuthorizer()
@@ -478,6 +479,10 @@ class Daemon:
         if self._loop is not None:
             self._loop.follow_state(translated(state, offset_s))
 
+    async def _renew(self) -> None:
+        if self._loop is not None:
+            await self._loop.renew()
+
     def _decider(self) -> Decider | None:
         return None if self._loop is None else self._loop.decider
 
@@ -493,6 +498,7 @@ class Daemon:
             port=config.listen.http.port,
             board=lambda: self.publisher.board,
             health=self._health,
+            renew=self.publisher.renew,
             registry=self.registry,
             now=clock.now,
             sources=RowSources(
@@ -508,8 +514,9 @@ class Daemon:
         )
 
     def _unmatched_gpus(self) -> tuple[UnmatchedGpus, ...] | None:
-        decider = self._decider()
-        return None if decider is None else unmatched_gpus(decider.gpu_responses(), decider.owners, self._cluster)
+        if (decider := self._decider()) is None:
+            return None
+        return unmatched_gpus(decider.latest.gpu_responses(), decider.owners, self._cluster)
 
     def _explainer(self) -> DecisionExplainer | None:
         from .explain.document import DecisionExplainer  # noqa: PLC0415 - compiles kernels
@@ -517,7 +524,7 @@ class Daemon:
         return None if self._loop is None else DecisionExplainer(self._loop.decider)
 
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        return {} if self._loop is None else self._loop.decider.pods(namespace, chosen, now)
+        return {} if self._loop is None else self._loop.decider.latest.pods(namespace, chosen, now)
 
     def _counters(self) -> Mapping[Target, Counters]:
         return {} if self._loop is None else self._loop.counters

@@ -6,7 +6,7 @@ also without responses (staleness, decay, keep-warm). Both return the Decisions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import inf, nan
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import numpy as np
 
 from exporter.attribution import Names, Owners, owners_by_name
 from exporter.kubernetes.objects import Pod
-from exporter.model import Floats, GpuPart, PodKey, ReplicaCount, Samples, Target, WorkloadKey
+from exporter.model import Floats, GpuPart, ReplicaCount, Samples, Target, WorkloadKey
 from scaler.columns import Array, Columns, Identities, Mask, Rows, State, copy_into, named, pairs, plausible, translated
 from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
@@ -29,8 +29,6 @@ from scaler.policy.prices import PriceList
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.gpus import no_price
 from scaler.signals.latest import LatestSamples, TargetRules
-from scaler.signals.open_gaps import OpenGaps
-from scaler.signals.pods import Chosen, PodNumbers, TargetReading
 from scaler.signals.queues import has_served
 from scaler.signals.smoothing import Rings, Smoother
 from scaler.signals.usage import UsageHistograms, usage_of
@@ -120,7 +118,7 @@ class Decider:
         self._limits = GpuLimits(plans)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
-        self._pending = PendingDecisions(len(plans), rounds_per_sweep=tick_s / interval_s)
+        self._pending = PendingDecisions(len(plans))
         self._rests = checkpoint.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
         self._identities = Identities(self.workloads, [plan.target for plan in plans])
@@ -128,6 +126,7 @@ class Decider:
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = DecisionLog(self.plans, log_bytes)
         self._swept: Given | None = None  # what the last sweep took in and gave out
+        self._columns: tuple[SweepColumns, float] | None = None  # of the last sweep, and its time
 
     def of_plans(self, rows: Rows, plans: Sequence[WorkloadSpec]) -> Decider:
         """A decider of the new plans of `rows` alone, for `replan`. plans: of all workloads."""
@@ -201,14 +200,25 @@ class Decider:
     def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
         """Decides all workloads. leads: this replica's ledger is the published one.
 
-        Returns every Decision with a new number or activity. Of those with a new reason or new evidence alone it
-        returns as many as `PendingDecisions` says; the next sweeps return the rest.
+        Returns every Decision with a new number or activity. Of those with a new reason alone it returns as many as
+        `PendingDecisions` says; the next sweeps return the rest. `renew` returns those with new evidence alone.
         """
         self._constraints = self._constraint_source.at(now)
         news = self._constraint_source.news()
         self._pending.changed[news.rows] = True
         self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
         return self._decide(self._everyone, now, leads=leads)
+
+    def renew(self, most: int) -> list[Decision]:
+        """Decisions with the evidence of the last sweep, of at most so many of the workloads whose Decision has older
+        evidence; none are left once it returns none. A sweep takes a quarter of the time without it, and most evidence
+        is never read.
+        """
+        if self._columns is None:
+            return []
+        columns, now = self._columns
+        superseded = self._published.differs(slice(None), columns.verdicts, columns.number)
+        return self._build(columns.choose(self._pending.take_renewable(superseded, most)), now)
 
     def ended_brakes(self) -> list[tuple[WorkloadKey | None, Brake]]:
         """The brakes that ended since the last call, with their workloads; None: a brake of all."""
@@ -223,19 +233,15 @@ class Decider:
             waiting = float(np.nansum([readings.waiting[0], readings.held[0]]))
             self._constraint_source.starts.observe(row, pods, waiting=waiting > 0.0, now=now)
 
-    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        """The readings of a namespace's chosen pods themselves, built when called; no decision uses them."""
-        return self._latest.pods(namespace, chosen, now)
+    @property
+    def latest(self) -> LatestSamples:
+        """The last response of each target, for readers; no decision uses what they read."""
+        return self._latest
 
     @property
     def start_times(self) -> ColdStarts:
         """How long a start of each workload takes."""
         return self._constraint_source.starts.times
-
-    @property
-    def open_gaps(self) -> OpenGaps:
-        """The missing series of all targets."""
-        return self._latest.open_gaps
 
     def past(self, workload: WorkloadKey) -> DecisionHistory | None:
         """The decisions of a workload, as far back as the log goes. Returns None if it is unknown."""
@@ -259,14 +265,6 @@ class Decider:
         gpus = np.maximum(self._specs.minimum[rows], 1.0) * self.books.now.each[rows]
         pauses = self._constraint_source.pauses(rows, self.books.since[rows], now)
         return partial(further_hour, pauses, gpus, self.books.now.hour[rows])
-
-    def gpu_responses(self) -> list[Samples]:
-        """The last response of each target with GPUs."""
-        return self._latest.gpu_responses()
-
-    def pages(self, workload: WorkloadKey, now: float) -> Sequence[TargetReading]:
-        """The last response of each of its targets."""
-        return self._latest.pages(workload, now)
 
     def rings(self, workload: WorkloadKey) -> Rings:
         return self._signals.rings(self._rows[workload])
@@ -368,7 +366,7 @@ class Decider:
         its targets are still scraped.
         """
         rows, source_rows = self._pairs(other)
-        touched = other._pending.changed[source_rows]
+        touched = (other._pending.changed | other._pending.renewable)[source_rows]
         self.take(other.columns(), rows, source_rows)
         self._identities.keep(other._identities.all, rows, source_rows)
         self._latest.adopt(other._latest, rows, source_rows)
@@ -402,7 +400,7 @@ class Decider:
         # The state is taken as from another decider, so that what the new plans do not allow is made sound.
         copy_into(self.columns(), fresh.columns(), rows, local)
         self.take(kept, rows, local)
-        self._swept = None  # it was decided under the plans before
+        self._swept = self._columns = None  # they were decided under the plans before
 
     def could_answer(self, decision: Decision) -> bool:
         """Whether the configuration here allows this decision; True for an unknown workload."""
@@ -418,7 +416,7 @@ class Decider:
         self._log.adopt(other._log, rows, source_rows)
         self.books.go_on(other.books, rows, source_rows)
         self._ended += other._ended
-        self._pending.unpublished[rows] = other._pending.unpublished[source_rows]
+        self._pending.go_on(other._pending, rows, source_rows)
 
     def remember(self, other: Decider) -> None:
         """Takes only the windows of workloads that both have: the other's go further back."""
@@ -482,9 +480,7 @@ class Decider:
         if filled.any():
             totals.impute(filled)
         if arrival is None:
-            cost = replica_cost(totals, self._hour(totals), self.books.now)
-            self._constraint_source.rest(rows, totals.readings, complete, cost, totals.finished, now)
-            self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
+            self._learn(totals, complete, filled, now)
         else:
             self._observe(rows, totals, filled | complete, arrival)
         smoothed = self._sizes.signals(rows, totals, self._signals.smooth(rows, now), now)
@@ -523,13 +519,11 @@ class Decider:
         bounds = (standing, specs.minimum, self._tolerance[at])
         number = self._published.to_publish(at, verdicts, readings.wanted, *bounds, raise_only=raise_only)
         news = self._published.differs(at, verdicts, number)
-        if raise_only:
-            shown = np.flatnonzero(news)
-        else:
-            shown = self._pending.next(news, self._published.moves(self._everyone, verdicts, number))
-        if raise_only and not len(shown):
+        if not raise_only:
+            moves = self._published.moves(verdicts, number)
+            shown = self._pending.next(news, moves, totals.readings.wanted)
+        elif not len(shown := np.flatnonzero(news)):
             return []
-        self._note(rows, decided, before, totals, filled, news, shown, now, raise_only=raise_only)
         columns = SweepColumns(
             rows=rows,
             totals=totals,
@@ -546,7 +540,17 @@ class Decider:
             room=standing.room,
             decided_at=np.where(news, now, self._published.at[at]),
         )
-        return self._publish(columns.choose(shown), now, raise_only=raise_only)
+        self._note(columns, decided, before, news, shown, now, raise_only=raise_only)
+        changed = columns.choose(shown)
+        built = self._build(changed, now)
+        self._published.tell(changed.rows, changed.verdicts, changed.number, changed.decided_at)  # unless that failed
+        return built
+
+    def _learn(self, totals: Aggregate, complete: Mask, filled: Mask, now: float) -> None:
+        """Updates the estimates of all workloads. complete: all its targets have answered. filled: some are imputed."""
+        cost = replica_cost(totals, self._hour(totals), self.books.now)
+        self._constraint_source.rest(self._everyone, totals.readings, complete, cost, totals.finished, now)
+        self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
 
     def _observe(self, rows: Rows, totals: Aggregate, is_value: Mask, arrival: Arrival) -> None:
         """Writes what landed into the windows. Mates of a group that did not land are decided and not observed."""
@@ -558,11 +562,9 @@ class Decider:
 
     def _note(
         self,
-        rows: Rows,
+        columns: SweepColumns,
         decided: Decided,
         before: Memory,
-        totals: Aggregate,
-        filled: Mask,
         news: Mask,
         shown: Rows,
         now: float,
@@ -570,24 +572,21 @@ class Decider:
         raise_only: bool,
     ) -> None:
         """Writes to the decision log what is returned and differs, and after a sweep what is due."""
+        rows = columns.rows
         probes = self._latest.activity.probes.verdicts(rows, now)
-        given = Given.of(decided, before, Aside.of(totals, filled, decided.needed, *probes), now, raise_only=raise_only)
+        aside = Aside.of(columns.totals, columns.imputed, decided.needed, *probes)
+        given = Given.of(decided, before, aside, now, raise_only=raise_only)
         noted = np.zeros(len(rows), dtype=np.bool_)
         noted[shown] = news[shown]
         if not raise_only:
             noted |= self._log.due(rows, now)
-            self._swept = given
+            self._swept, self._columns = given, (columns, now)
         self._log.note(rows, given, noted)
 
-    def _publish(self, columns: SweepColumns, now: float, *, raise_only: bool) -> list[Decision]:
-        """Builds the Decisions. What fails before the end is not recorded as published."""
+    def _build(self, columns: SweepColumns, now: float) -> list[Decision]:
         if not len(columns.rows):
             return []
-        built = decisions(
-            self.plans, columns, EvidenceSources(self._latest, self._signals, self._constraint_source, self._sizes), now
-        )
-        self._published.tell(columns.rows, columns.verdicts, columns.number, columns.decided_at)
-        self._pending.unpublished[columns.rows] = False
-        if not raise_only:
-            self._pending.changed[columns.rows] = False
+        sources = EvidenceSources(self._latest, self._signals, self._constraint_source, self._sizes)
+        built = decisions(self.plans, columns, sources, now)
+        self._pending.built(columns.rows, columns.totals.readings.wanted)
         return built

@@ -48,6 +48,8 @@ LOOKS_APART = 4.0
 LANDING_WINDOW_S = 0.02
 # Workloads that are copied at once: 5 MB, a few milliseconds.
 COPIED_AT_ONCE = 1000
+# Evidence that is built at once for its readers: 10 ms.
+RENEWED_AT_ONCE = 250
 
 
 class ControlLoop:
@@ -415,6 +417,8 @@ class ControlLoop:
             if self._context.cluster is not None:
                 self._decider.set_node_gpus(self._context.cluster.node_gpus(now))
                 self._share_gpus(self._context.cluster, now)
+            if self._given_up:
+                self._decider.forget_answers()  # those of scrapes since then are not published either
             changed = self._decider.sweep(now, leads=self._context.leads(now))
             decided_at = self._context.clock.now()
             self._publish(changed, now)
@@ -428,7 +432,6 @@ class ControlLoop:
             self._broken = True
             if now - publisher.local.at > self.config.freshness.hold:
                 publisher.give_up(now)
-                self._decider.forget_answers()
                 self._given_up = True
             return
         if self._broken:
@@ -448,6 +451,13 @@ class ControlLoop:
             self._counting.count(workloads, self._decider, self._scaled, self._registry.targets, now)
         except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
             self._context.self_metrics.internal_errors.labels("discovery").inc()
+
+    async def renew(self) -> None:
+        """Publishes the evidence of the last tick. If that fails, the evidence from before stays."""
+        with self._faults.contain("evidence", "renewal"):
+            while not self._given_up and (renewed := self._decider.renew(RENEWED_AT_ONCE)):
+                self._publish(renewed, self._context.publisher.local.at)
+                await asyncio.sleep(0)  # KEDA's calls
 
     # Scrapes.
 
@@ -542,11 +552,11 @@ class ControlLoop:
     def _new_reader(self, target: Target) -> Reader:
         """Returns the target's reader. Across a reload it keeps its reader, which knows the exposed series."""
         reader = self._readers_before.pop(target, None) or Reader(target.kind)
-        reader.restore(self._decider.open_gaps.begin(target))
+        reader.restore(self._decider.latest.open_gaps.begin(target))
         return reader
 
     def _restore_missing(self) -> None:
-        for target, missing in self._decider.open_gaps.take_due():
+        for target, missing in self._decider.latest.open_gaps.take_due():
             self._loop.restore(target, missing)
 
     def _retired(self, target: Target) -> None:

@@ -7,7 +7,7 @@ it is True: the reason is published too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from scaler.controllers.hpa import past_band
 from scaler.policy.columns import Constraints, Verdicts
 from scaler.policy.overrides.brake import MOST_REPLICAS
 
-# A Decision takes about 40 us to build. A sweep builds all with a new number or activity, and of the others 1,000
-# (40 ms) or more: scrapes renew the evidence of every workload once an interval, and a quarter more than come in one
-# tick leaves no sweep behind them for long.
-FEWEST_BUILT, BUILT_ROUNDS = 1000, 1.25
+# A Decision takes about 40 us to build. A sweep builds all with a new number or activity; those with a new reason or
+# replica count alone up to this many in all (40 ms).
+MOST_BUILT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,10 @@ class Published:
         same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
         return ~same
 
-    def moves(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
-        """Which of these differ in what a controller acts on: the replicas, the published number or the activity."""
-        same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
-        same &= self.active[rows] == verdicts.active
+    def moves(self, verdicts: Verdicts, number: Floats) -> Mask:
+        """Which of all differ in what a controller acts on: the replicas, the published number or the activity."""
+        same = _same(self.replicas, verdicts.replicas) & _same(self.number, number)
+        same &= self.active == verdicts.active
         return ~same
 
     def kept(
@@ -117,31 +116,58 @@ class Published:
 
 
 class PendingDecisions:
-    """Chooses the rows of which a sweep builds a Decision.
+    """Chooses the rows of which a Decision is built: by a sweep those that differ from the published one, and for a
+    reader of evidence those with other evidence.
 
-    changed:     its evidence has changed since its last Decision.
+    changed:     its evidence has changed since the last sweep.
+    renewable:   the last sweep has other evidence than its Decision.
     unpublished: no Decision of this process is published.
+    wanted:      the replicas of the cluster in its Decision; NaN unknown. Others read them from there.
     """
 
-    def __init__(self, rows: int, *, rounds_per_sweep: float) -> None:
-        """rounds_per_sweep: how often each target is scraped between two sweeps."""
+    def __init__(self, rows: int) -> None:
         self.changed: Mask = np.zeros(rows, dtype=np.bool_)
+        self.renewable: Mask = np.zeros(rows, dtype=np.bool_)
         self.unpublished: Mask = np.ones(rows, dtype=np.bool_)
-        self._most = max(FEWEST_BUILT, ceil(BUILT_ROUNDS * rows * rounds_per_sweep))
-        self._turn = 0  # the row at which the next sweep starts to renew evidence
+        self.wanted: Floats = np.full(rows, np.nan)
+        self._turn = 0  # the row at which the next sweep begins
 
-    def next(self, news: Mask, moves: Mask) -> Rows:
-        """The rows of the next sweep, ascending.
+    def next(self, news: Mask, moves: Mask, wanted: Floats) -> Rows:
+        """The rows of a sweep, ascending. Evidence that changed before it is renewable now.
 
-        news:  the decision differs from the published one. moves: also in what a controller acts on.
+        news:   the decision differs from the published one. moves: also in what a controller acts on.
+        wanted: replicas of the cluster; NaN unknown.
         """
+        self.renewable |= self.changed
+        self.changed[:] = False
         at_once = self.unpublished | (news & moves)
-        rest = np.flatnonzero((news | self.changed) & ~at_once)
-        room = max(self._most - int(at_once.sum()), 0)
+        rest = np.flatnonzero((news | ~_same(self.wanted, wanted)) & ~at_once)
+        room = max(MOST_BUILT - int(at_once.sum()), 0)
         if len(rest) > room:
             rest = np.roll(rest, -np.searchsorted(rest, self._turn))[:room]
             self._turn = int(rest[-1]) + 1 if room else self._turn
-        return np.union1d(np.flatnonzero(at_once), rest)
+        rows = np.union1d(np.flatnonzero(at_once), rest)
+        self.renewable[rows] = False
+        return rows
+
+    def take_renewable(self, superseded: Mask, most: int) -> Rows:
+        """At most so many rows whose evidence a reader needs; they are not renewable any more.
+
+        superseded: rows with a later answer than that of the last sweep, or none yet; the next sweep has theirs.
+        """
+        self.renewable &= ~superseded
+        rows = np.flatnonzero(self.renewable)[:most]
+        self.renewable[rows] = False
+        return rows
+
+    def go_on(self, other: PendingDecisions, rows: Rows, source_rows: Rows) -> None:
+        """The published Decisions of `source_rows` there are those of `rows` here."""
+        for name in ("unpublished", "wanted"):
+            getattr(self, name)[rows] = getattr(other, name)[source_rows]
+
+    def built(self, rows: Rows, wanted: Floats) -> None:
+        """Decisions of these rows are published. wanted: as in `next`."""
+        self.unpublished[rows], self.wanted[rows] = False, wanted
 
 
 def _same(before: Floats, after: Floats) -> Mask:

@@ -14,7 +14,7 @@ published; after `alone()` it serves the 2 that was published last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -27,6 +27,8 @@ class Publisher:
 
     admits:    whether a decision of the leader is allowed here. It is called once for each entry, and again when the
                list of workloads changes.
+    renew:     brings the evidence of the Board up to the last sweep. Readers of evidence await it first: a sweep builds
+               a Decision only if the answer is another one.
     on_change: called with the previous decisions, the changed ones, and the Board's time (POSIX seconds).
                It is called in the middle of a decision, so it must not wait for anything.
     """
@@ -35,6 +37,7 @@ class Publisher:
         self.on_change: Callable[[Mapping[WorkloadKey, Decision], Mapping[WorkloadKey, Decision], float], None] | None
         self.on_change = None
         self.admits: Callable[[Decision], bool] = lambda _: True
+        self.renew: Callable[[], Awaitable[None]] = _nothing
         self._workloads = frozenset(workloads)
         self._local = self._board = EMPTY
         self._led: Mapping[WorkloadKey, Decision] | None = None
@@ -165,6 +168,10 @@ class Publisher:
         event = self._waiting.pop(workload, None)
         if event is not None:
             event.set()
+
+
+async def _nothing() -> None:
+    """No control loop decides yet."""
 
 
 def _only(workloads: frozenset[WorkloadKey], board: Board, at: float) -> Board:

@@ -100,7 +100,7 @@ class DecisionExplainer:
             # The leader has it, and this replica not yet.
             empty = DecisionHistory(np.empty((0, WIDTH)), 0, ())
             return partial(document, ExplainInput(workload, now, at, empty, decision, follows))
-        reads, rings = self._decider.pages(workload, now), self._decider.rings(workload)
+        reads, rings = self._decider.latest.pages(workload, now), self._decider.rings(workload)
         hour = self._decider.further_hour([workload], now)
         about = ExplainInput(workload, now, at, past, decision, follows, reads, rings, controller, hour)
         return partial(document, about)

@@ -107,6 +107,7 @@ class BoardServer:
                     await self._publisher.decided()
             except TimeoutError:
                 pass  # if the leader's ticks fail, the age of its Board shows it
+        await self._publisher.renew()
         if not self._accept_poll():
             return web.Response(status=HTTPStatus.MISDIRECTED_REQUEST, text="this replica does not lead\n")
         frame, state = self._frame(epoch, version)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.metrics_core import Metric
 
@@ -59,6 +60,7 @@ class WebServer:
     more:     further routes.
     sources:  what the rows show besides the Board.
     hosts:    further host names of this server, in lower case.
+    renew:    awaited before evidence is read: see `Publisher.renew`.
     """
 
     host: str
@@ -70,11 +72,12 @@ class WebServer:
     more: Sequence[web.RouteDef] = ()
     sources: RowSources = field(default_factory=RowSources)
     hosts: frozenset[str] = frozenset()
+    renew: Callable[[], Awaitable[None]] | None = None
     _listener: LimitedListener | None = None
 
     async def start(self) -> int:
         """Listens. Returns the port, which differs from `port` if that is 0."""
-        app = web.Application(middlewares=[known_host(self.hosts)])
+        app = web.Application(middlewares=[known_host(self.hosts), self._renewed])
         rows = Rows(self.board, self.health, self.now, self.sources)
         app.add_routes(
             [
@@ -94,6 +97,12 @@ class WebServer:
     async def stop(self) -> None:
         if self._listener is not None:
             await self._listener.stop()
+
+    @web.middleware
+    async def _renewed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self.renew is not None and (request.path == "/metrics" or request.path.startswith("/api/")):
+            await self.renew()
+        return await handler(request)
 
     async def _livez(self, request: web.Request) -> web.Response:
         return self._health(request, self.health.live(self.now()))

@@ -245,6 +245,8 @@ class Servicer(ExternalScalerServicer):
                     while self._is_new(workload):
                         await self._publisher.changed(workload, self._publisher.get(workload))
             workload = await self._authorized(ref, context)  # the object may have been edited meanwhile
+        if (entry := self._publisher.get(workload)) is not None and entry.published is None:
+            await self._publisher.renew()  # the error names the targets that are silent now
         return answer(self._publisher, workload, self._now())
 
     def _is_new(self, workload: WorkloadKey) -> bool:

@@ -155,6 +155,7 @@ class MetricsServer:
             return found
         parsed = parse_request(request.rel_url.raw_path, request.query, self._groups)
         await self._gate.check(user, parsed.access)
+        await self._publisher.renew()
         return DiscoveryDocument(JSON, self._values(parsed.read()))
 
     def _values(self, request: ExternalRequest | CustomRequest) -> documents.Document:

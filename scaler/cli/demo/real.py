@@ -16,7 +16,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -186,14 +186,15 @@ def _print_head(links: DemoLinks) -> None:
         click.echo(line)
 
 
-async def _show(frames: Callable[[], ScreenFrame]) -> None:
+async def _show(frames: Callable[[], Awaitable[ScreenFrame]]) -> None:
     show = plain_printer(Console(), _PLAIN_INTERVAL_S)
     while True:
-        show(frames())
+        show(await frames())
         await asyncio.sleep(1.0 / FRAMES_PER_S)
 
 
-def _frame(cluster: ProcessCluster, load: RealLoad, daemon: Daemon, stand_in: StandIn) -> ScreenFrame:
+async def _frame(cluster: ProcessCluster, load: RealLoad, daemon: Daemon, stand_in: StandIn) -> ScreenFrame:
+    await daemon.publisher.renew()
     now, state = time.time(), cluster.state()
     decision = daemon.publisher.get(CHAT)
     shown = None if decision is None else row(decision, now)

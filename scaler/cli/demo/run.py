@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -214,14 +214,15 @@ def _discoveries(world: World) -> list[Discovery]:
     ]
 
 
-async def _show(frames: Callable[[], ScreenFrame], screen: OpenScreen) -> None:
+async def _show(frames: Callable[[], Awaitable[ScreenFrame]], screen: OpenScreen) -> None:
     with screen as show:
         while True:
-            show(frames())
+            show(await frames())
             await asyncio.sleep(1.0 / FRAMES_PER_S)
 
 
-def _frame_of(world: World, daemon: Daemon, stand_in: StandIn, speed: float, clock: Clock) -> ScreenFrame:
+async def _frame_of(world: World, daemon: Daemon, stand_in: StandIn, speed: float, clock: Clock) -> ScreenFrame:
+    await daemon.publisher.renew()
     frame = replace(world.frame(speed), autoscaler=stand_in.last_action)
     decision = daemon.publisher.get(CHAT)
     if decision is None:

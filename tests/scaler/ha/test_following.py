@@ -17,6 +17,7 @@ from scaler.ha import follower as followers
 from scaler.ha import leader as servers
 from scaler.ha.frame import Copy, Frame, encode
 from scaler.ha.leader import PATH, client_context
+from scaler.model import Evidence
 
 CHAT = WorkloadKey("ai", "chat")
 SERVER = "tidegate.tidegate.svc"
@@ -34,6 +35,18 @@ async def test_follower_copies_the_whole_board_and_then_its_changes(pair):
     # State is sent with the Board: of all workloads, then of the changed one, then none.
     assert leader.requested == [None, {"chat"}]
     assert [state for state, _ in follower.states] == [b"all of it", b"some of it"]
+
+
+async def test_follower_gets_the_evidence_of_the_leaders_last_sweep(pair):
+    leader, follower = pair
+
+    async def renew():
+        entry = leader.publisher.get(CHAT)
+        leader.publisher.publish([replace(entry, evidence=Evidence(waiting=7.0))], leader.publisher.local.at)
+
+    leader.publisher.renew = renew
+    assert await follower.poll() is None
+    assert follower.publisher.get(CHAT).evidence.waiting == 7.0
 
 
 async def test_times_are_shifted_to_the_followers_clock(world, pair):

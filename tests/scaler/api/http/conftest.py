@@ -31,6 +31,7 @@ class Site:
     scrapes: int = 0
     now: float = 1000.0
     url: str = ""
+    newer: Decision | None = None  # what a renewal of the evidence publishes
 
     def __post_init__(self):
         self.self_metrics = SelfMetrics(self.registry)
@@ -39,8 +40,13 @@ class Site:
 
     def server(self, host="127.0.0.1", port=0):
         site = WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)
+        site.renew = self._renew
         site.sources = RowSources(delays=self.delays, scrapes=lambda: self.scrapes)
         return site
+
+    async def _renew(self):
+        if self.newer is not None:
+            self.publisher.publish([self.newer], at=self.now)
 
     def publish(self):
         """Publishes one workload that serves, one that is unknown, and one that sleeps."""

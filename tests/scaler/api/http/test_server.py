@@ -2,12 +2,13 @@
 
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 
 from exporter.model import WorkloadKey
 from scaler.api.http.health import HealthState, render
-from scaler.model import Decision, Reason
+from scaler.model import Decision, Evidence, Reason
 from scaler.net import AddressInUseError
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
@@ -48,6 +49,21 @@ async def test_board_is_json_with_the_servers_time(site):
     assert [each["workload"]["name"] for each in document["workloads"]] == ["chat", "code", "jobs"]
     assert [each["replicas"] for each in document["workloads"]] == [3, None, 0]
     assert document["workloads"][0] == json.loads(json.dumps(site.publisher.board.to_document()))["workloads"][0]
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/v1/board", "/api/v1/board/ai/chat", "/api/v1/rows"])
+async def test_every_answer_has_the_evidence_of_the_last_sweep(site, path):
+    site.publish()
+    site.newer = replace(site.publisher.get(CHAT), evidence=Evidence(waiting=4711.0))
+    assert "4711" in (await site.get(path))[2]
+
+
+@pytest.mark.parametrize("path", ["/", "/livez", "/readyz"])
+async def test_health_waits_for_no_evidence(site, path):
+    site.publish()
+    site.newer = replace(site.publisher.get(CHAT), evidence=Evidence(waiting=4711.0))
+    await site.get(path)
+    assert site.publisher.get(CHAT).evidence.waiting == 30.0
 
 
 async def test_empty_board_is_json(site):

@@ -32,6 +32,7 @@ class Board:
         self.claims = CallAuthorizer()
         self.claims.take(ConfiguredWorkloads({}))
         self.turn = asyncio.Event()  # set when anything above changes
+        self.newer: Decision | None = None  # what a renewal of the evidence publishes
 
     def decide(self, replicas, *, reason=Reason.SERVING, workload=CHAT, **more) -> Decision:
         """replicas None is unknown; more: fields of Decision."""
@@ -58,6 +59,10 @@ class Board:
         async with asyncio.timeout(PATIENCE_S):
             while sorted(map(id, self.listening)) != sorted(map(id, entries)):
                 await self.turn.wait()
+
+    async def renew(self) -> None:
+        if self.newer is not None:
+            self.put(self.newer.workload, self.newer)
 
     def get(self, workload) -> Decision | None:
         return self.entries.get(workload)

@@ -1,13 +1,14 @@
 """The gRPC server answers KEDA's calls over a real connection."""
 
 import asyncio
+from dataclasses import replace
 
 import grpc
 import pytest
 
 from exporter.model import WorkloadKey
 from scaler.api.keda.externalscaler_pb2 import GetMetricsRequest, MetricSpec, ScaledObjectRef
-from scaler.model import Reason
+from scaler.model import Evidence, Reason
 
 SPEC = MetricSpec(metricName="tidegate-replicas", targetSize=1, targetSizeFloat=1.0)
 
@@ -75,6 +76,13 @@ async def test_error_of_an_unknown_decision_has_reason_duration_and_stale_target
             "team-a/chat: unknown for 312 s: no fresh readings from "
             "'gateway:team-a/chat:http://gw/metrics', 'gpus:http://node-1:9400/metrics'"
         )
+
+
+async def test_error_names_the_targets_that_are_silent_now(board, keda):
+    entry = board.unknown(stale=["gpus:http://node-1:9400/metrics"])
+    board.newer = replace(entry, evidence=Evidence(stale=("gpus:http://node-2:9400/metrics",)))
+    _, details = await keda.refusal(keda.value(keda.ref()))
+    assert details == "team-a/chat: unknown for 0 s: no fresh readings from 'gpus:http://node-2:9400/metrics'"
 
 
 async def test_duration_of_unknown_counts_from_the_start_of_the_hold(board, keda):

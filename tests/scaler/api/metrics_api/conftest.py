@@ -98,7 +98,7 @@ class Pods:
         self._decider.land(target, Reader(target.kind).read(parse(text.encode()), now), now, now)
 
     def read(self, namespace, chosen, now):
-        return {} if self._decider is None else self._decider.pods(namespace, chosen, now)
+        return {} if self._decider is None else self._decider.latest.pods(namespace, chosen, now)
 
 
 class Api:

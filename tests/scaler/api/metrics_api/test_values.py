@@ -31,6 +31,17 @@ def decide(api):
     return decide
 
 
+async def test_answer_rests_on_the_evidence_of_the_last_sweep(api, hpa, decide):
+    decide("chat", 3, evidence=evidence(("work", 2.5)))
+
+    async def renew():
+        decide("chat", 3, evidence=evidence(("work", 2.75)))
+
+    api.workloads.publisher.renew = renew
+    answer = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-demand"))
+    assert answer.document["items"][0]["value"] == "2750m"
+
+
 async def test_value_is_the_decided_replicas_with_the_measurement_time(hpa, decide):
     decide("chat", 3, measured_at=1767225599.9)
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")

@@ -48,7 +48,8 @@ def land_and_decide(page, samples):
         decider.listed(CHAT, 1)
         decider.expect(pod(0))
         decider.land(pod(0), samples(page.vllm(waiting=0, running=running), at=at), at, at)
-        (decision, *_) = [d for d in decider.sweep(at + 0.1) if d.workload == CHAT]
+        changed = [*decider.sweep(at + 0.1), *decider.renew(9)]
+        (decision, *_) = [d for d in changed if d.workload == CHAT]
         return decision.replicas
 
     return land

@@ -56,7 +56,7 @@ class Scene:
         self.decider = Decider(
             plans or (plan(),), interval_s=INTERVAL_S, fresh_intervals=INTERVALS, log_bytes=LOG, gpu_hours=gpu_hours
         )
-        self.decisions = {}
+        self.decisions, self.renewed = {}, []
         self._readers = {}
 
     def has(self, pods=None, gateway=None, wanted=None, ready=None, name="chat", leaving=()):
@@ -97,8 +97,11 @@ class Scene:
         return self._record(self.decider.land_together(landings, self.now)) if landings else []
 
     def sweep(self, after=0.0):
+        """Returns the decisions that changed. `renewed` are those with new evidence alone."""
         self.now += after
-        return self._record(self.decider.sweep(self.now))
+        changed = self._record(self.decider.sweep(self.now))
+        self.renewed = self._record(self.decider.renew(len(self.decider.plans)))
+        return changed
 
     def round(self, pages, after=INTERVAL_S):
         """One scrape interval: the scrapes arrive together (None: that scrape failed), then the tick."""

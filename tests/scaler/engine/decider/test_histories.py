@@ -129,7 +129,7 @@ class Fleet:
     def reader(self, target):
         if target not in self.readers:
             self.readers[target] = Reader(target.kind), Scanner(selection())
-            self.readers[target][0].restore(self.decider.open_gaps.begin(target))
+            self.readers[target][0].restore(self.decider.latest.open_gaps.begin(target))
         return self.readers[target]
 
     def tidegate(self, change):

@@ -59,7 +59,7 @@ def test_missing_series_with_work_proves_nothing_after_a_change(scene, plan, pod
     stage.decider, stage.decisions, stage._readers = change(stage, sleepy), {}, {}
     for target in (engine, front):
         reader = Reader(target.kind)
-        reader.restore(stage.decider.open_gaps.begin(target))
+        reader.restore(stage.decider.latest.open_gaps.begin(target))
         stage._readers[target] = reader, Scanner()
     stage.has(pods=[engine], gateway=front, wanted=2)
     assert stage.rounds(500, {engine: MISSING, front: empty})[-1] == (2, True, "incomplete")
@@ -76,10 +76,10 @@ def test_scraping_follower_adopts_missing_series_of_the_leader(scene, plan, pod,
     follower = scene(plan(**SLEEPY))
     follower.now = leader.now
     follower.has(pods=[engine], wanted=2)
-    assert follower.decider.open_gaps.begin(engine) == []
+    assert follower.decider.latest.open_gaps.begin(engine) == []
     follower.round({engine: MISSING})
     follower.decider.follow_state(unpack(pack(leader.decider.share(None, follower.now))), follower.now)
-    for target, missing in follower.decider.open_gaps.take_due():
+    for target, missing in follower.decider.latest.open_gaps.take_due():
         follower._readers[target][0].restore(missing)
     follower.round({engine: MISSING})
     assert len(follower.decision().evidence.incomplete) == 1
@@ -95,4 +95,4 @@ def test_checkpoint_without_missing_series_is_read(scene, plan, pod):
     del state.tables["missing"]
     after = Decider([plan()], interval_s=5.0, fresh_intervals=3.0)
     after.restore(unpack(pack(state)), stage.now)
-    assert after.open_gaps.begin(engine) == []
+    assert after.latest.open_gaps.begin(engine) == []

@@ -95,12 +95,13 @@ def test_published_decision_is_one_object_for_all_readers(scene, pod, page):
     for running in (10, 60, 200, 10):
         publisher.publish(stage.land(engine, page.vllm(waiting=0, running=running)), publisher.board.at)
         publisher.publish(stage.sweep(after=5), stage.now)
+        publisher.publish(stage.renewed, stage.now)
         assert publisher.get(key) is stage.decision()
         assert publisher.board.get(key) is publisher.get(key)
     assert publisher.board.at == stage.now
 
 
-def test_sweep_returns_only_changes_with_evidence_once_per_tick(scene, plan, pod, page):
+def test_new_evidence_alone_is_built_for_its_readers_once_per_tick(scene, plan, pod, page):
     stage = scene(plan("chat"), plan("other"))
     engine, other = pod(), pod(1, name="other")
     stage.has(pods=[engine])
@@ -108,12 +109,39 @@ def test_sweep_returns_only_changes_with_evidence_once_per_tick(scene, plan, pod
     stage.land(engine, page.vllm(waiting=0, running=10))
     stage.land(other, page.vllm(waiting=0, running=10))
     stage.sweep()
-    assert stage.sweep(after=1) == []
-    # The same number on new evidence: published at the tick, not at each of many scrapes.
+    assert (stage.sweep(after=1), stage.renewed) == ([], [])
     assert stage.land(engine, page.vllm(waiting=0, running=11)) == []
-    (changed,) = stage.sweep(after=1)
+    assert stage.decider.renew(9) == [], "the evidence is that of the last sweep"
+    assert stage.sweep(after=1) == []
+    (changed,) = stage.renewed
     assert (changed.workload.name, changed.evidence.running) == ("chat", 11.0)
     assert changed.decided_at == 1000.0, "the decision keeps its age"
+    assert stage.decider.renew(9) == []
+
+
+def test_evidence_of_the_last_sweep_replaces_no_later_answer(scene, plan, pod, page):
+    stage, engine = scene(plan("chat")), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=10)})
+    stage.land(engine, page.vllm(waiting=0, running=11))
+    stage.decider.sweep(stage.now + 1)
+    (raised,) = stage.land(engine, page.vllm(waiting=0, running=300), at=stage.now + 1)
+    assert raised.replicas > 1
+    assert stage.decider.renew(9) == []
+
+
+def test_reader_of_evidence_gets_it_in_parts(scene, plan, pod, page):
+    stage = scene(*(plan(f"w{number}") for number in range(3)))
+    engines = [pod(0, f"w{number}") for number in range(3)]
+    for number, engine in enumerate(engines):
+        stage.has(pods=[engine], name=f"w{number}")
+    stage.land_together({engine: page.vllm(waiting=0, running=10) for engine in engines})
+    stage.sweep()
+    stage.now += 5
+    stage.land_together({engine: page.vllm(waiting=0, running=11) for engine in engines})
+    assert stage.decider.sweep(stage.now) == []  # the scene would renew it
+    parts = [[(each.workload.name, each.evidence.running) for each in stage.decider.renew(2)] for _ in range(3)]
+    assert parts == [[("w0", 11.0), ("w1", 11.0)], [("w2", 11.0)], []]
 
 
 def test_removed_pod_leaves_the_evidence_at_the_next_tick(scene, pod, page):
@@ -122,7 +150,8 @@ def test_removed_pod_leaves_the_evidence_at_the_next_tick(scene, pod, page):
     stage.round({each: page.vllm(waiting=0, running=5) for each in pods})
     stage.decider.retire(pods[1])
     stage.decider.listed(WorkloadKey("ai", "chat"), 1)
-    (changed,) = stage.sweep(after=1)
+    stage.sweep(after=1)
+    (changed,) = stage.renewed
     assert (changed.replicas, changed.evidence.running) == (1, 5.0)
 
 

@@ -11,7 +11,7 @@ def test_targets_of_pods_gateways_and_gpus_are_distinguished(scene, plan, pod, g
     stage.has(pods=[engine], gateway=front, wanted=1)
     stage.round({engine: page.vllm(waiting=3, running=5, kv=0.5), front: page.epp(held=2, ready=1)})
     stage.now += 4.0
-    found = {read.of: read for read in stage.decider.pages(CHAT, stage.now)}
+    found = {read.of: read for read in stage.decider.latest.pages(CHAT, stage.now)}
     assert set(found) == {"pods", "gateway"}
     assert (found["pods"].age_s, found["pods"].fresh, found["pods"].why) == (4.0, True, "")
     assert (found["pods"].waiting, found["pods"].running, found["pods"].kv_cache) == (3.0, 5.0, 0.5)
@@ -26,7 +26,7 @@ def test_target_that_does_not_count_shows_the_reason(scene, plan, pod, page):
     stage.round({targets[0]: full, targets[2]: full, targets[3]: full})
     stage.round({targets[2]: short, targets[3]: full})
     stage.now += 12.0
-    shown = {read.name: read for read in stage.decider.pages(CHAT, stage.now)}
+    shown = {read.name: read for read in stage.decider.latest.pages(CHAT, stage.now)}
     assert [(shown[target.named].fresh, shown[target.named].why) for target in targets] == [
         (False, "no: too old"),
         (False, "no: it never answered"),

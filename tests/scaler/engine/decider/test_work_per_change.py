@@ -104,9 +104,8 @@ def test_plan_with_other_connections_is_not_replaced_in_place(plan):
 
 @pytest.fixture
 def two_at_once(monkeypatch):
-    """A sweep renews the evidence of two workloads."""
-    monkeypatch.setattr(published, "FEWEST_BUILT", 2)
-    monkeypatch.setattr(published, "BUILT_ROUNDS", 0.0)
+    """A sweep builds two decisions with a new reason alone."""
+    monkeypatch.setattr(published, "MOST_BUILT", 2)
 
 
 @pytest.fixture

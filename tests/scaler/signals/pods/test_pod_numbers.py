@@ -40,7 +40,7 @@ class Stage:
         self.decider.land(target, reader.read(parse(text.encode()), self.now), self.now, self.now)
 
     def pods(self, chosen=lambda _: True, namespace="ai"):
-        return self.decider.pods(namespace, lambda pod: pod.namespace == namespace and chosen(pod), self.now)
+        return self.decider.latest.pods(namespace, lambda pod: pod.namespace == namespace and chosen(pod), self.now)
 
     def only(self, name="chat-0"):
         """The numbers of a pod of one workload."""
