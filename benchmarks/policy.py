@@ -45,6 +45,7 @@ PODS = 4
 INTERVAL_S = 5.0
 RING = 128
 START = 1.7e9
+TOGETHER = 10  # of a hundred targets scraped at 1 s, the daemon decides ten together
 LOG = 64 * 2**20  # the daemon's default
 SIZES = (100, 1_000, 10_000)
 SPEC = Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), gateway=False)
@@ -133,11 +134,12 @@ def timed_sweep(decider: Decider, now: float) -> float:
     return perf_counter() - begun
 
 
-def landing(decider: Decider, targets: list[Target], pages: Iterator[Samples], quick: bool) -> Spread:
+def landing(decider: Decider, targets: list[Target], pages: Iterator[Samples], together: int, quick: bool) -> Spread:
+    """Milliseconds per decision of so many responses that landed together."""
     now, turn = START + 2 * RING * INTERVAL_S, cycle(targets)
 
     def land() -> None:
-        decider.land(next(turn), next(pages), now, now)
+        decider.land_together([(next(turn), next(pages), now) for _ in range(together)], now)
 
     return seconds(land, round_s=0.05 if quick else 0.2).times(1e3)
 
@@ -164,7 +166,9 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         decider, targets = fleet(workloads, pages)
         with objects_set_aside():
             quiet, loud, read = sweeps(decider, targets, pages, rounds=5)
-            lands.append(row("land, one page", workloads, landing(decider, targets, pages, quick), per=1))
+            for together, what in ((1, "land, one page"), (TOGETHER, "land, ten pages together")):
+                ms = landing(decider, targets, pages, together, quick)
+                lands.append(row(what, workloads, ms, per=together))
             if workloads < max(SIZES):  # a response of 10 MiB is unrealistic
                 shown += showing(decider, workloads)
         whole += [

@@ -20,8 +20,6 @@ from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from typing import NamedTuple
 
-import numpy as np
-
 from exporter.histogram import Split
 from exporter.model import Floats, Quantity
 from scaler.policy.capacity import (
@@ -79,25 +77,27 @@ def of_engine(
     """
     failed = sums.get(Quantity.REQUESTS_FAILED, nan)
     finished = sums.get(Quantity.REQUESTS_FINISHED, nan) + (0.0 if isnan(failed) else failed)
-    in_hand = values[Column.WAITING] + values[Column.RUNNING]
-    values[Column.UNCOUNTED] = float(isnan(finished + in_hand) or any(isnan(sums.get(each, nan)) for each in _NEEDED))
-    elapsed = at - before[AT]
-    gone = _rise(before, WorkRate.FINISHED, finished, elapsed)
+    waiting = float(values[Column.WAITING])
+    in_hand = waiting + float(values[Column.RUNNING])
+    is_counted = not (isnan(finished + in_hand) or any(isnan(sums.get(each, nan)) for each in _NEEDED))
+    # Lists: single numbers of arrays take ten times as long.
+    counters = [nan] * WorkRate.TTFT
+    counters[WorkRate.ARRIVED], counters[WorkRate.FINISHED] = waiting if lags else in_hand, finished
     for rate, quantity in _COUNTERS.items():
-        values[Column.RATES + rate] = _rise(before, rate, sums.get(quantity, nan), elapsed)
-    values[Column.RATES + WorkRate.FINISHED] = gone
-    if lags:
-        first_tokens = values[Column.RATES + WorkRate.FIRST_TOKENS]
-        values[Column.RATES + WorkRate.ARRIVED] = first_tokens + _change(before, values[Column.WAITING], elapsed)
-    else:
-        values[Column.RATES + WorkRate.ARRIVED] = gone + _change(before, in_hand, elapsed)
-    before[AT] = at
+        counters[rate] = sums.get(quantity, nan)
+    last, elapsed = before[: WorkRate.TTFT].tolist(), at - float(before[AT])
+    before[: WorkRate.TTFT], before[AT] = counters, at
+    rates = [_rise(*each, elapsed) for each in zip(counters, last, strict=True)]
+    gone = rates[WorkRate.FIRST_TOKENS if lags else WorkRate.FINISHED]
+    rates[WorkRate.ARRIVED] = gone + _change(counters[WorkRate.ARRIVED], last[WorkRate.ARRIVED], elapsed)
     # A request that is counted and its tokens that are not would change the means.
-    measured = values[Column.RATES : Column.RATES + WorkRate.TTFT]
-    if np.isnan(measured[: WorkRate.GAPS]).any():
-        measured[: None if values[Column.UNCOUNTED] == 0.0 else WorkRate.GAPS] = nan
-    if np.isnan(measured[WorkRate.GAPS :]).any():
-        measured[WorkRate.GAPS :] = nan
+    gaps = rates[WorkRate.GAPS :]
+    if isnan(sum(rates[: WorkRate.GAPS])):
+        rates = [nan] * WorkRate.GAPS + (gaps if not is_counted else [nan] * len(gaps))
+    if isnan(sum(gaps)):
+        rates[WorkRate.GAPS :] = [nan] * len(gaps)
+    values[Column.UNCOUNTED] = not is_counted
+    values[Column.RATES : Column.RATES + WorkRate.TTFT] = rates
     if splits is not NO_SPLITS:
         _of_latencies(values, before, splits, elapsed)
     elif not isnan(before[TTFT_LIMIT]):  # the SLO was removed; its counters are old when it returns
@@ -106,8 +106,9 @@ def of_engine(
 
 def of_gateway(values: Floats, before: Floats, at: float) -> None:
     """As `of_engine`, of the requests that a gateway holds."""
-    values[Column.RATES + WorkRate.ARRIVED] = _change(before, values[Column.HELD], at - before[AT])
-    before[AT] = at
+    held, elapsed = float(values[Column.HELD]), at - float(before[AT])
+    values[Column.RATES + WorkRate.ARRIVED] = _change(held, float(before[WorkRate.ARRIVED]), elapsed)
+    before[WorkRate.ARRIVED], before[AT] = held, at
 
 
 def _of_latencies(values: Floats, before: Floats, splits: SloSplits, elapsed: float) -> None:
@@ -135,14 +136,12 @@ def _late(now: Sequence[float], last: Sequence[float], elapsed: float) -> tuple[
     return within + most, likely_late + late, late, most
 
 
-def _rise(before: Floats, rate: WorkRate, value: float, elapsed: float) -> float:
+def _rise(value: float, last: float, elapsed: float) -> float:
     """A counter's rise per second. One that has fallen was restarted at 0. NaN: unknown, or the first response."""
-    last, before[rate] = before[rate], value
     if not elapsed > 0.0 or isnan(last):
         return nan
     return (value - last if value >= last else value) / elapsed
 
 
-def _change(before: Floats, value: float, elapsed: float) -> float:
-    last, before[WorkRate.ARRIVED] = before[WorkRate.ARRIVED], value
+def _change(value: float, last: float, elapsed: float) -> float:
     return (value - last) / elapsed if elapsed > 0.0 else nan

@@ -104,14 +104,17 @@ class Daemon:
             numbers |= {"ttft": cumulative(observation, TTFT), "tpot": cumulative(observation, TPOT)}
             self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=observation.finished), now)
         self.land(NODE, page.gpu("GPU-1", ["chat-0"] if ready else [], engine=max(0.0, min(1.0, share))), now)
-        for decision in self.decider.sweep(now):
-            self.outcome = decision.replicas, decision.active, decision.reason
+        self.record(self.decider.sweep(now))
         self.size = float(self.decider.columns()["sizing.estimates"][0, Estimate.SIZE])
         self.totals = self.decider.columns()["attainment.totals"][0].tolist()
 
     def land(self, target, text, now):
         reader, scanner = self.readers[target]
-        self.decider.land(target, read(text.encode(), reader, scanner, now), now, now)
+        self.record(self.decider.land(target, read(text.encode(), reader, scanner, now), now, now))
+
+    def record(self, decisions):
+        for decision in decisions:
+            self.outcome = decision.replicas, decision.active, decision.reason
 
 
 class Both:
