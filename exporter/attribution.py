@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from .model import Attribution, Gpu, PodKey, Samples, WorkloadKey
 
@@ -47,19 +47,43 @@ class Owners(Protocol):
         """
 
 
-Names: TypeAlias = Callable[[PodKey], PodKey]  # the name of a pod that has a UID as its name; any other pod unchanged
+class KnownPods(Protocol):
+    """The pods of a cluster."""
+
+    def named(self, pod: PodKey) -> PodKey:
+        """The name of a pod that has a UID as its name; any other pod unchanged."""
+
+    def node_of(self, pod: PodKey) -> str | None:
+        """The node of a pod; None if the pod is unknown or has none yet."""
 
 
-def named(samples: Samples, names: Names) -> Samples:
+def named(samples: Samples, pods: KnownPods) -> Samples:
     """The samples, with the name of every pod that has only a UID."""
 
     def with_names(gpu: Gpu) -> Gpu:
         if all(pod.namespace for pod in gpu.pods):
             return gpu
-        parts = tuple(part._replace(pod=names(part.pod)) for part in gpu.parts)
-        return replace(gpu, pods=tuple(map(names, gpu.pods)), parts=parts)
+        parts = tuple(part._replace(pod=pods.named(part.pod)) for part in gpu.parts)
+        return replace(gpu, pods=tuple(map(pods.named, gpu.pods)), parts=parts)
 
     return _with_gpus(samples, with_names)
+
+
+def on_node(samples: Samples, node: str, pods: KnownPods) -> Samples:
+    """The samples of a node's exporter, without pods that run on another node: whoever may label a pod as an exporter
+    could show every pod of the cluster as idle, or as busy. A GPU that had such a pod is exclusive to none.
+    """
+
+    def is_here(pod: PodKey) -> bool:
+        return pods.node_of(pod) in (node, None)
+
+    def with_pods_of_the_node(gpu: Gpu) -> Gpu:
+        if all(map(is_here, gpu.pods)):
+            return gpu
+        here, parts = filter(is_here, gpu.pods), (part for part in gpu.parts if is_here(part.pod))
+        return replace(gpu, pods=tuple(here), parts=tuple(parts), attribution=Attribution.DEVICE)
+
+    return _with_gpus(samples, with_pods_of_the_node)
 
 
 def _with_gpus(samples: Samples, change: Callable[[Gpu], Gpu]) -> Samples:

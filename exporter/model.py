@@ -256,6 +256,7 @@ class Target:
     kind:  a kind of the catalog ("vllm", "dcgm", …) or "auto".
     owner: the workload of a pod or gateway; None for a node: its GPUs name their pods.
     pod:   the pod, if it is known: a new pod with an old one's address is another target.
+    node:  the node of an exporter's pod, whose GPUs are those of the node's pods; None if unknown.
     max_age_s: age at which its values are stale, if it differs from the configuration's: a database has values as old
            as its own scrapes.
     """
@@ -266,6 +267,7 @@ class Target:
     owner: WorkloadKey | None = None
     access: Credentials = field(default=Credentials())
     pod: PodKey | None = None
+    node: str | None = None
     max_age_s: float | None = None
 
     @property

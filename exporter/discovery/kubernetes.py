@@ -121,7 +121,7 @@ class GpuExporterTargets:
         for pod in sorted(pods, key=lambda pod: pod.key):
             trusted = not self._namespaces or pod.key.namespace in self._namespaces
             if trusted and pod.address is not None and _serves(pod) and pod.node not in serving:
-                serving[pod.node] = replace(self._target_at(pod.address, page_port(pod)), pod=pod.key)
+                serving[pod.node] = replace(self._target_at(pod.address, page_port(pod)), pod=pod.key, node=pod.node)
         missed = {node: last for node, last in self._last.items() if now - last[1] <= EXPORTER_MISSED_S}
         self._last = missed | {node: (target, now) for node, target in serving.items()}
         return Listing(tuple(target for target, _ in self._last.values()))

@@ -266,6 +266,11 @@ class Cluster:
         found = self._records.pod_of_uid(pod.pod) if not pod.namespace else None
         return pod if found is None else PodKey(found.namespace, found.name)
 
+    def node_of(self, pod: PodKey) -> str | None:
+        """The node of a pod; None if the pod is unknown or has none yet."""
+        found = self.pod(pod)
+        return None if found is None else found.node
+
     def unscheduled(self) -> dict[Ref, Pod]:
         """By each of its owners, the pod that has waited longest for a node."""
         waiting = [pod for pod in self._records.all(Pod) if pod.unscheduled_since is not None and not pod.leaving]

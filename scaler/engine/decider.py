@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exporter.attribution import Names, Owners, owners_by_name
+from exporter.attribution import KnownPods, Owners, owners_by_name
 from exporter.kubernetes.objects import Pod
 from exporter.model import Floats, GpuPart, ReplicaCount, Samples, Target, WorkloadKey
 from scaler.columns import Array, Columns, Identities, Mask, Rows, State, copy_into, named, pairs, plausible, translated
@@ -67,7 +67,7 @@ class Decider:
         interval_s: float,
         fresh_intervals: float,
         owners: Owners | None = None,
-        names: Names | None = None,
+        pods: KnownPods | None = None,
         fleet: Sequence[Brake] = (),
         prices: HourlyPrices = PRICES,
         log_bytes: int = 0,
@@ -77,7 +77,7 @@ class Decider:
         """interval_s: seconds between scrapes of one target; a reading is fresh for `fresh_intervals` of them.
 
         owners: maps pods to workloads; by default by their names.
-        names:  of pods that a target names by UID; None if unknown.
+        pods:   of the cluster; None without one.
         fleet:  brakes of all workloads.
         log_bytes: memory of the decision log; 0 for none.
         tick_s: seconds between sweeps.
@@ -109,7 +109,7 @@ class Decider:
             ],
             self.owners,
             limit_s=interval_s * fresh_intervals,
-            names=names,
+            pods=pods,
             sharing=self._groups.sharing(self._specs),
             hour=self._price,
         )

@@ -157,7 +157,7 @@ def new_decider(config: Config, context: LoopContext, registry: Registry, plans:
         interval_s=config.scrape.interval,
         fresh_intervals=config.freshness.intervals,
         owners=by_name if cluster is None else cluster_owners(cluster, registry.targets, by_name),
-        names=None if cluster is None else cluster.named,
+        pods=cluster,
         fleet=() if config.brake is None else (config.brake,),
         prices=HourlyPrices(config.prices.gpu_hour, config.prices.waiting_hour),
         log_bytes=config.explain.memory,

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from exporter.attribution import LABEL_MEMORY_S, Labels, Names, Owners, assign, named
+from exporter.attribution import LABEL_MEMORY_S, KnownPods, Labels, Owners, assign, named, on_node
 from exporter.catalog.gpus import ceiling, share
 from exporter.catalog.missing_series import read_label, write_label
 from exporter.model import Floats, Gap, Gpu, MissingSeries, Part, Quantity, Role, Samples, Target, WorkloadKey
@@ -113,9 +113,9 @@ def gpu_key(uuid: str, instance: str | None) -> bytes:
 class GpuShares:
     """The shares of all targets with GPUs, and the state of each target from one response to the next."""
 
-    def __init__(self, owners: Owners, names: Names | None = None, hour: Price = no_price) -> None:
-        """names: of pods that a response has by their UID; None without a cluster. hour: prices of GPU models."""
-        self._owners, self._names, self._hour = owners, names, hour
+    def __init__(self, owners: Owners, pods: KnownPods | None = None, hour: Price = no_price) -> None:
+        """pods: None without a cluster. hour: prices of GPU models."""
+        self._owners, self._known_pods, self._hour = owners, pods, hour
         self._pages: dict[Target, _Page] = {}
         self._spoke_before: set[bytes] = set()
 
@@ -151,9 +151,11 @@ class GpuShares:
             gpus = ((each.uuid, each.instance) for each in samples.subjects if isinstance(each, Gpu))
             page.spoke.update(gpu for gpu in gpus if self._spoke_before and gpu_key(*gpu) in self._spoke_before)
         page.exclusive = {}
-        if self._names is not None:
-            samples = named(samples, self._names)
+        if self._known_pods is not None:
+            samples = named(samples, self._known_pods)
         samples = page.labels.resolve(samples, self._owners, at)
+        if self._known_pods is not None and target.node is not None:
+            samples = on_node(samples, target.node, self._known_pods)
         page.beats.update(samples)
         lag, stopped_at = page.beats.interval_s, page.beats.stopped_at(at)
         page.last = samples, at if stopped_at is None else min(at, stopped_at)
@@ -203,12 +205,12 @@ class GpuShares:
 
     def _still_counts(self, samples: Samples, row: int, missing: Collection[int], at: float) -> bool:
         """Whether a GPU that is not in the response still counts: a cluster would show that the pod has ended."""
-        return row not in missing or self._names is not None or at - float(samples.at[row]) <= MISSING_S
+        return row not in missing or self._known_pods is not None or at - float(samples.at[row]) <= MISSING_S
 
     def _may_have_ended(self, page: _Page, gpu: Gpu, at: float) -> bool:
         """Whether the pod of a GPU without a label may have ended: only a cluster would show that."""
         lost_at = page.labels.lost_at.get((gpu.uuid, gpu.instance))
-        return self._names is None and lost_at is not None and at - lost_at > LABEL_MEMORY_S
+        return self._known_pods is None and lost_at is not None and at - lost_at > LABEL_MEMORY_S
 
     def forget(self, target: Target) -> None:
         """Forgets a target."""

@@ -19,7 +19,7 @@ from math import isnan, nan
 
 import numpy as np
 
-from exporter.attribution import Names, Owners
+from exporter.attribution import KnownPods, Owners
 from exporter.model import (
     Floats,
     Gap,
@@ -89,7 +89,7 @@ class LatestSamples:
         sources: Sequence[TargetRules],
         owners: Owners,
         limit_s: float,
-        names: Names | None = None,
+        pods: KnownPods | None = None,
         sharing: Sharing | None = None,
         hour: Price = no_price,
     ) -> None:
@@ -101,7 +101,7 @@ class LatestSamples:
         self.sources = tuple(sources)
         self._sharing = sharing or Sharing.none(len(self.sources))
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
-        self._owners, self._gpus = owners, GpuShares(owners, names, hour)
+        self._owners, self._gpus = owners, GpuShares(owners, pods, hour)
         self._limit = limit_s
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot

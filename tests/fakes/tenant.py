@@ -32,11 +32,11 @@ class Pod:
     """A pod and its engine's target. Changes go to the cluster at once."""
 
     def __init__(self, tenant, name, address=None, **state):
-        """state: arguments of `objects.pod`."""
+        """state: arguments of `objects.pod`. Without another node it runs on that of the tenant, which has its name."""
         self._tenant, self.name = tenant, name
         self.address = address or tenant.targets.new_address()
         self.target = None
-        self.state = {"address": self.address, **state}
+        self.state = {"address": self.address, "node": tenant.name, **state}
         self.started_at = time.time() - LONG_AGO_S
 
     @property

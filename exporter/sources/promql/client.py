@@ -131,7 +131,7 @@ def target_of(query: PromqlQuery, origin: SeriesOrigin) -> Target:
     """The target of one origin, equal in every response."""
     parameters = {"kind": query.kind, "selector": query.selector, **origin.parameters()}
     url = f"{SCHEME}{query.base}?{urlencode({name: value for name, value in parameters.items() if value})}"
-    return Target(url, query.kind, query.role, query.owner, query.access, origin.pod, query.max_age_s)
+    return Target(url, query.kind, query.role, query.owner, query.access, origin.pod, max_age_s=query.max_age_s)
 
 
 def _converted(body: bytes, convert: Convert[Value | Failure]) -> Value | Failure:

@@ -148,7 +148,7 @@ def _check_unmatched(
     owners = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
     if cluster is not None:
         owners = cluster_owners(cluster, registry.targets, owners)
-        responses = [named(each, cluster.named) for each in responses]
+        responses = [named(each, cluster) for each in responses]
     return [
         warn("GPUs without a workload", each.sentence, each.remedy)
         for each in unmatched_gpus(responses, owners, cluster)

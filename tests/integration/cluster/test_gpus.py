@@ -131,3 +131,17 @@ async def test_gpu_of_an_unknown_pod_is_not_attributed(tenant, page, tidegate, k
     await until_scraped(exporter)
     await keda.until((0, False), chat)
     assert (await tidegate.evidence(tenant.name, "chat"))["gpu_engine_active"] is None
+
+
+async def test_exporter_on_another_node_shows_no_gpu_of_the_pod(tenant, page, tidegate, keda):
+    tenant.service("front", page.epp(held=0, ready=1))
+    llama, chat = idle_workload(tenant, page)
+    pod_key = llama.pods[0].key
+    # Whoever may label a pod can make it an exporter: what it says of pods elsewhere keeps nothing awake.
+    foreign = tenant.gpu_exporter("posed", f"{tenant.name}-other", page.gpu("GPU-x", [pod_key], engine=0.9))
+    await until_scraped(foreign)
+    await keda.until((0, False), chat)
+    assert (await tidegate.evidence(tenant.name, "chat"))["gpu_engine_active"] is None
+    tenant.gpu_exporter("dcgm-exporter-aaaaa", tenant.name, page.gpu("GPU-y", [pod_key], engine=0.9))
+    await tidegate.until_evidence(tenant.name, "chat", gpu_engine_active=0.9)
+    await keda.until((1, True), chat)

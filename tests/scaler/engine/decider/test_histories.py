@@ -116,6 +116,12 @@ class Fleet:
         for _ in range(2):
             self.start_pod()
 
+    def named(self, pod):
+        return pod
+
+    def node_of(self, pod):
+        return None
+
     def new_decider(self):
         spec = Spec(
             minimum=0, maximum=8, targets=((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), keep_warm=30.0, hold=60.0,
@@ -123,7 +129,7 @@ class Fleet:
         )  # fmt: skip
         return Decider(
             [WorkloadSpec(CHAT, spec, HalfLives(0.0, 0.0))], interval_s=STEP_S, fresh_intervals=3.0,
-            owners=self.owners, names=lambda pod: pod,
+            owners=self.owners, pods=self,
         )  # fmt: skip
 
     def reader(self, target):
