@@ -4,6 +4,8 @@ A kind is a resource name and the model that the node's label names. A node that
 ready) counts with what its pods hold. A pod without a node uses no GPU once the scheduler has found no room for it;
 until then it may be placed at any moment, and waits.
 
+`GpuCounter` adds and subtracts what changes: the cost is that of the changed pods, not of all.
+
 Not considered: taints, labels of nodes other than the model, and whether the free GPUs of a kind are on one node. A
 replica that does not fit for such a reason is a pending pod, as it is without this count.
 
@@ -14,15 +16,14 @@ Pods of Deployment `ai/chat` hold 3 of them, a pod without a workload 1, and a n
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from .gpus import model_of
 from .objects import GpuQuota, Node, Pod, Ref
 
-Key = TypeVar("Key")
+Key = TypeVar("Key", bound=Hashable)
 
 
 class GpuKind(NamedTuple):
@@ -41,18 +42,19 @@ class TargetGpus:
     requested: by resource name, of all pods: what a quota counts.
     """
 
-    held: dict[GpuKind, int] = field(default_factory=dict)
-    staying: dict[GpuKind, int] = field(default_factory=dict)
-    waiting: dict[str, int] = field(default_factory=dict)
-    requested: dict[str, int] = field(default_factory=dict)
+    held: Mapping[GpuKind, int] = field(default_factory=dict)
+    staying: Mapping[GpuKind, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    requested: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterGpus:
     """allocatable: by kind. used: by pods on nodes. waiting: by resource name, as in `TargetGpus`.
 
-    by_target: of the scale targets that have pods with GPUs.
+    by_target: of the scale targets that have pods with GPUs; the same values where nothing has changed.
     quotas:    the most GPUs by namespace and resource name. requested: by the same, of all pods.
+    templates: another number after a template may have changed.
     """
 
     allocatable: Mapping[GpuKind, int]
@@ -61,50 +63,187 @@ class ClusterGpus:
     by_target: Mapping[Ref, TargetGpus]
     quotas: Mapping[tuple[str, str], int]
     requested: Mapping[tuple[str, str], int]
+    templates: int = 0
 
 
-def gpu_use(nodes: Sequence[Node], pods: Iterable[tuple[Pod, Ref | None]], quotas: Iterable[GpuQuota]) -> ClusterGpus:
-    """pods: those that request GPUs, each with its scale target; None: it has none."""
-    models = {node.name: model_of(node) or "" for node in nodes}
-    used, waiting = Counter[GpuKind](), Counter[str]()
-    on_node, requested = Counter[tuple[str, GpuKind]](), Counter[tuple[str, str]]()
-    by_target: defaultdict[Ref, TargetGpus] = defaultdict(TargetGpus)
-    for pod, target in pods:
-        if pod.done:
-            continue
-        mine = TargetGpus() if target is None else by_target[target]
-        for resource, number in pod.gpus.items():
-            requested[pod.key.namespace, resource] += number
-            _add(mine.requested, resource, number)
-            if pod.node is not None:
-                kind = GpuKind(resource, models.get(pod.node, ""))
-                used[kind] += number
-                on_node[pod.node, kind] += number
-                _add(mine.held, kind, number)
-                if not pod.leaving:
-                    _add(mine.staying, kind, number)
-            elif pod.unscheduled_since is None:
-                waiting[resource] += number
-                _add(mine.waiting, resource, number)
-    limits: dict[tuple[str, str], int] = {}
-    for quota in quotas:
-        for resource, most in quota.gpus.items():
-            key = quota.ref.namespace, resource
-            limits[key] = min(most, limits.get(key, most))
-    return ClusterGpus(_allocatable(nodes, models, on_node), used, waiting, dict(by_target), limits, requested)
+class GpuCounter:
+    """Counts the GPUs of the nodes, pods and quotas that it is given, in any order."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._claims: dict[Ref, _Claim] = {}
+        self._on: dict[str, set[Ref]] = {}  # pods by node
+        self._quotas: dict[Ref, GpuQuota] = {}
+        self._all = _Counts()
+        self._of_target: dict[Ref, _Counts] = {}
+        self._of_node: dict[str, _Counts] = {}
+        self._allocatable: dict[GpuKind, int] = {}
+        self._by_node: dict[str, Mapping[GpuKind, int]] = {}  # the parts of `_allocatable`
+        self._by_target: dict[Ref, TargetGpus] = {}
+        self._touched_nodes: set[str] = set()
+        self._touched: set[Ref] = set()
+        self._templates = 0
+        self._counted: ClusterGpus | None = None
+
+    def set_pod(self, ref: Ref, pod: Pod | None, target: Ref | None) -> None:
+        """None: it does not exist, or requests no GPUs. target: its scale target, if it has one."""
+        ends = pod is None or pod.done or not pod.gpus
+        self._claim(ref, None if ends or pod is None else self._claim_of(pod, target))
+
+    def set_node(self, name: str, node: Node | None) -> None:
+        """None: it does not exist."""
+        if node is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        self._touched_nodes.add(name)
+        self._counted = None
+        model = model_of(node) or ""
+        for ref in tuple(self._on.get(name, ())):
+            if self._claims[ref].model != model:
+                self._claim(ref, self._claims[ref]._replace(model=model))
+
+    def set_quota(self, ref: Ref, quota: GpuQuota | None) -> None:
+        """None: it does not exist."""
+        self._quotas.pop(ref, None)
+        if quota is not None:
+            self._quotas[ref] = quota
+        self._counted = None
+
+    def note_template(self) -> None:
+        """The template of a scale target may have changed."""
+        self._templates += 1
+        self._counted = None
+
+    def settle(self, most: int) -> bool:
+        """Does a part of the work of `counted`, of up to `most` scale targets; returns whether more are left."""
+        for _ in range(min(most, len(self._touched))):
+            target = self._touched.pop()
+            counts = self._of_target[target]
+            if counts.requested:
+                self._by_target[target] = TargetGpus(
+                    dict(counts.held), dict(counts.staying), dict(counts.waiting), _by_resource(counts.requested)
+                )
+            else:
+                del self._of_target[target]
+                self._by_target.pop(target, None)
+        return bool(self._touched)
+
+    def counted(self) -> ClusterGpus:
+        """The same value while nothing has changed."""
+        if self._counted is not None:
+            return self._counted
+        for name in self._touched_nodes:
+            self._recount(name)
+        self.settle(len(self._touched))
+        self._touched_nodes = set()
+        limits: dict[tuple[str, str], int] = {}
+        for quota in self._quotas.values():
+            for resource, most in quota.gpus.items():
+                key = quota.ref.namespace, resource
+                limits[key] = min(most, limits.get(key, most))
+        every = self._all
+        self._counted = ClusterGpus(
+            dict(self._allocatable),
+            dict(every.held),
+            dict(every.waiting),
+            dict(self._by_target),
+            limits,
+            dict(every.requested),
+            self._templates,
+        )
+        return self._counted
+
+    def _claim_of(self, pod: Pod, target: Ref | None) -> _Claim:
+        waits = pod.node is None and pod.unscheduled_since is None
+        model = "" if pod.node is None else model_of(self._nodes.get(pod.node)) or ""
+        return _Claim(pod.key.namespace, target, pod.gpus, pod.node, model, pod.leaving, waits)
+
+    def _claim(self, ref: Ref, claim: _Claim | None) -> None:
+        before = self._claims.get(ref)
+        if before == claim:
+            return
+        self._counted = None
+        if before is not None:
+            del self._claims[ref]
+            self._add(before, -1)
+            if before.node is not None:
+                self._on[before.node].discard(ref)
+        if claim is not None:
+            self._claims[ref] = claim
+            self._add(claim, 1)
+            if claim.node is not None:
+                self._on.setdefault(claim.node, set()).add(ref)
+
+    def _add(self, claim: _Claim, sign: int) -> None:
+        """sign: 1 or -1."""
+        self._all.add(claim, sign)
+        if claim.target is not None:
+            self._of_target.setdefault(claim.target, _Counts()).add(claim, sign)
+            self._touched.add(claim.target)
+        if claim.node is not None:
+            self._of_node.setdefault(claim.node, _Counts()).add(claim, sign)
+            self._touched_nodes.add(claim.node)
+
+    def _recount(self, name: str) -> None:
+        """What a node has for pods, of each kind."""
+        if not self._on.get(name, True):
+            del self._on[name], self._of_node[name]
+        node, counts = self._nodes.get(name), self._of_node.get(name)
+        held = {} if counts is None else counts.held
+        for kind, number in self._by_node.pop(name, {}).items():
+            _add(self._allocatable, kind, -number)
+        if node is None:
+            return
+        kinds = {GpuKind(resource, model_of(node) or ""): number for resource, number in node.gpus.items()}
+        if not (node.ready and node.schedulable):
+            kinds = {kind: min(number, held.get(kind, 0)) for kind, number in kinds.items()}
+        self._by_node[name] = kinds
+        for kind, number in kinds.items():
+            _add(self._allocatable, kind, number)
+
+
+class _Claim(NamedTuple):
+    """What a pod adds to the counts. model: of its node. waits: for the scheduler."""
+
+    namespace: str
+    target: Ref | None
+    gpus: Mapping[str, int]
+    node: str | None
+    model: str
+    leaving: bool
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """As `TargetGpus`, and changes; requested: by namespace and resource name. No count is 0."""
+
+    held: dict[GpuKind, int] = field(default_factory=dict)
+    staying: dict[GpuKind, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    requested: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, claim: _Claim, sign: int) -> None:
+        for resource, number in claim.gpus.items():
+            change = sign * number
+            _add(self.requested, (claim.namespace, resource), change)
+            if claim.node is not None:
+                kind = GpuKind(resource, claim.model)
+                _add(self.held, kind, change)
+                if not claim.leaving:
+                    _add(self.staying, kind, change)
+            elif claim.waits:
+                _add(self.waiting, resource, change)
+
+
+def _by_resource(requested: Mapping[tuple[str, str], int]) -> Mapping[str, int]:
+    return {resource: number for (_, resource), number in requested.items()}
 
 
 def _add(counts: dict[Key, int], key: Key, number: int) -> None:
-    """As `Counter`, which takes twenty times as long to make: each scale target has four."""
-    counts[key] = counts.get(key, 0) + number
-
-
-def _allocatable(
-    nodes: Iterable[Node], models: Mapping[str, str], on_node: Counter[tuple[str, GpuKind]]
-) -> Counter[GpuKind]:
-    found = Counter[GpuKind]()
-    for node in nodes:
-        for resource, number in node.gpus.items():
-            kind = GpuKind(resource, models[node.name])
-            found[kind] += number if node.ready and node.schedulable else min(number, on_node[node.name, kind])
-    return found
+    total = counts.get(key, 0) + number
+    if total:
+        counts[key] = total
+    else:
+        counts.pop(key, None)

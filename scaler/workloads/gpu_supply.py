@@ -13,21 +13,19 @@ Worked example: 8 GPUs of one kind, 3 used by the only workload and 1 by another
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import isnan
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.gpu_use import ClusterGpus, GpuKind, TargetGpus
 from exporter.kubernetes.objects import Ref, Scalable
-from exporter.model import WorkloadKey
 from scaler.policy.columns import Ints
 from scaler.policy.sharing import NONE
 
+NO_GPUS = TargetGpus()
 MOST_GPUS = 10**6  # of a kind, a quota or a replica: ten times the largest cluster; more is a typing mistake
 
 
@@ -65,45 +63,92 @@ class GpuRequest(NamedTuple):
     model: str | None
 
 
-class SupplySource:
-    """Makes the supply of a list of workloads, anew only if something has changed.
-
-    growth: GPUs by resource name that a node autoscaler may add. hour: the price of a GPU by its model, NaN unknown.
-    """
-
-    def __init__(self, growth: Mapping[str, int], hour: Callable[[str | None], float]) -> None:
-        self._growth, self._hour = growth, hour
-        self._of: tuple[ClusterGpus, Sequence[WorkloadKey], Mapping[WorkloadKey, Ref]] | None = None
-        self._supply: GpuSupply | None = None
-        self._wanted: frozenset[Ref] = frozenset()
-
-    def at(
-        self, cluster: Cluster, workloads: Sequence[WorkloadKey], targets: Mapping[WorkloadKey, Ref], now: float
-    ) -> GpuSupply | None:
-        """None while the cluster's nodes or pods are unknown. now: POSIX seconds."""
-        if self._of is None or targets is not self._of[2]:
-            self._wanted = frozenset(targets.values())
-        use = cluster.gpu_use(self._wanted, now)
-        if use is None:
-            self._of = self._supply = None
-        elif self._of is None or not all(a is b for a, b in zip(self._of, (use, workloads, targets), strict=True)):
-            sharers = Counter(targets.values())
-            requests = [
-                None if target is None or sharers[target] > 1 else request_of(cluster.template(target))
-                for target in map(targets.get, workloads)
-            ]
-            refs = [targets.get(workload) for workload in workloads]
-            self._of = use, workloads, targets
-            self._supply = supply(use, refs, requests, self._growth, self._hour)
-        return self._supply
-
-
 def request_of(template: Scalable | None) -> GpuRequest | None:
     """None if it requests no GPUs, or several kinds of resources."""
     if template is None or len(template.gpus) != 1:
         return None
     ((resource, gpus),) = template.gpus.items()
     return GpuRequest(resource, min(gpus, MOST_GPUS), template.gpu_model)
+
+
+class SupplyLayout(NamedTuple):
+    """What the columns of a supply stand for, in order.
+
+    by_price: the kinds, the cheapest first. pools: namespace and resource name of each quota.
+    """
+
+    resources: tuple[str, ...]
+    kinds: tuple[GpuKind, ...]
+    by_price: tuple[GpuKind, ...]
+    pools: tuple[tuple[str, str], ...]
+
+
+def layout_of(use: ClusterGpus, requests: Collection[GpuRequest], hour: Callable[[str | None], float]) -> SupplyLayout:
+    """hour: the price of a GPU by its model, NaN unknown."""
+    labelled = use.allocatable.keys() | use.used.keys()
+    resources = sorted({kind.resource for kind in labelled} | {each.resource for each in requests})
+    kinds = tuple(sorted(labelled | {GpuKind(each) for each in resources}))
+    by_price = tuple(sorted(kinds, key=lambda kind: (_price(hour, kind), kind)))
+    return SupplyLayout(tuple(resources), kinds, by_price, tuple(sorted(use.quotas)))
+
+
+class SupplyRows:
+    """The columns of a supply that are by row. None of them is filled at first."""
+
+    def __init__(self, layout: SupplyLayout, rows: int) -> None:
+        self._kinds = {kind: index for index, kind in enumerate(layout.kinds)}
+        self._pools = {pool: index for index, pool in enumerate(layout.pools)}
+        self._by_price = layout.by_price
+        self._tries: dict[tuple[GpuRequest, tuple[GpuKind, ...]], Ints] = {}  # few, of many workloads
+        self._gpus = np.zeros(rows, dtype=np.int64)
+        self._kinds_of = np.full((rows, len(layout.kinds)), NONE, dtype=np.int64)
+        self._held = np.zeros((rows, len(layout.kinds)), dtype=np.int64)
+        self._staying = np.zeros((rows, len(layout.kinds)), dtype=np.int64)
+        self._quota = np.full(rows, NONE, dtype=np.int64)
+        self._requested = np.zeros(rows, dtype=np.int64)
+
+    def fill(self, row: int, target: Ref | None, request: GpuRequest | None, mine: TargetGpus) -> None:
+        """target, request: None: the workload takes no part. mine: the GPUs of its pods."""
+        self._held[row] = self._staying[row] = self._requested[row] = self._gpus[row] = 0
+        self._kinds_of[row] = self._quota[row] = NONE
+        if target is None or request is None:
+            return
+        self._gpus[row] = request.gpus
+        self._kinds_of[row] = self._tried(request, tuple(mine.held))
+        for kind, many in mine.held.items():
+            self._held[row, self._kinds[kind]] += many
+        for kind, many in mine.staying.items():
+            self._staying[row, self._kinds[kind]] += many
+        if mine.waiting:
+            self._held[row, self._kinds[GpuKind(request.resource)]] += mine.waiting.get(request.resource, 0)
+        self._quota[row] = self._pools.get((target.namespace, request.resource), NONE)
+        self._requested[row] = mine.requested.get(request.resource, 0)
+
+    def supply(self, use: ClusterGpus, layout: SupplyLayout, growth: Mapping[str, int]) -> GpuSupply:
+        """With a copy of the rows. growth: GPUs by resource name."""
+        number = {resource: index for index, resource in enumerate(layout.resources)}
+        allowed = [min(use.quotas[pool], MOST_GPUS) - use.requested.get(pool, 0) for pool in layout.pools]
+        return GpuSupply(
+            room=np.array([_room(use, kind) for kind in layout.kinds], dtype=np.int64),
+            growth=np.array([0 if kind.model else growth.get(kind.resource, 0) for kind in layout.kinds], np.int64),
+            resource=np.array([number[kind.resource] for kind in layout.kinds], dtype=np.int64),
+            open=np.array([not kind.model for kind in layout.kinds], dtype=np.bool_),
+            quotas=np.array(allowed, dtype=np.int64),
+            gpus=self._gpus.copy(),
+            kinds=self._kinds_of.copy(),
+            held=self._held.copy(),
+            staying=self._staying.copy(),
+            quota=self._quota.copy(),
+            requested=self._requested.copy(),
+        )
+
+    def _tried(self, request: GpuRequest, held: tuple[GpuKind, ...]) -> Ints:
+        found = self._tries.get((request, held))
+        if found is None:
+            tries = [self._kinds[kind] for kind in self._by_price if _fits(kind, request, held)]
+            found = np.array(tries + [NONE] * (len(self._kinds) - len(tries)), dtype=np.int64)
+            self._tries[request, held] = found
+        return found
 
 
 def supply(
@@ -114,44 +159,12 @@ def supply(
     hour: Callable[[str | None], float],
 ) -> GpuSupply:
     """targets, requests: of each workload; None: it takes no part."""
-    labelled = use.allocatable.keys() | use.used.keys()
-    resources = sorted({kind.resource for kind in labelled} | {each.resource for each in requests if each is not None})
-    kinds = sorted(labelled | {GpuKind(each) for each in resources})
-    number = {kind: index for index, kind in enumerate(kinds)}
-    by_price = sorted(kinds, key=lambda kind: (_price(hour, kind), kind))
-    pools = {key: index for index, key in enumerate(sorted(use.quotas))}
-    rows, none = len(requests), TargetGpus()
-    tries: dict[tuple[GpuRequest, tuple[GpuKind, ...]], list[int]] = {}  # few, of many workloads
-    out = GpuSupply(
-        room=np.array([_room(use, kind) for kind in kinds], dtype=np.int64),
-        growth=np.array([0 if kind.model else growth.get(kind.resource, 0) for kind in kinds], dtype=np.int64),
-        resource=np.array([resources.index(kind.resource) for kind in kinds], dtype=np.int64),
-        open=np.array([not kind.model for kind in kinds], dtype=np.bool_),
-        quotas=np.array([min(use.quotas[key], MOST_GPUS) - use.requested.get(key, 0) for key in pools], dtype=np.int64),
-        gpus=np.zeros(rows, dtype=np.int64),
-        kinds=np.full((rows, max(len(kinds), 1)), NONE, dtype=np.int64),
-        held=np.zeros((rows, len(kinds)), dtype=np.int64),
-        staying=np.zeros((rows, len(kinds)), dtype=np.int64),
-        quota=np.full(rows, NONE, dtype=np.int64),
-        requested=np.zeros(rows, dtype=np.int64),
-    )
+    layout = layout_of(use, {each for each in requests if each is not None}, hour)
+    rows = SupplyRows(layout, len(targets))
     for row, (target, request) in enumerate(zip(targets, requests, strict=True)):
-        if target is None or request is None:
-            continue
-        mine, resource = use.by_target.get(target, none), request.resource
-        out.gpus[row] = request.gpus
-        key = request, tuple(mine.held)
-        if key not in tries:
-            tries[key] = [number[kind] for kind in by_price if _fits(kind, request, mine)]
-        out.kinds[row, : len(tries[key])] = tries[key]
-        for kind, many in mine.held.items():
-            out.held[row, number[kind]] += many
-        for kind, many in mine.staying.items():
-            out.staying[row, number[kind]] += many
-        out.held[row, number[GpuKind(resource)]] += mine.waiting.get(resource, 0)
-        out.quota[row] = pools.get((target.namespace, resource), NONE)
-        out.requested[row] = mine.requested.get(resource, 0)
-    return out
+        mine = NO_GPUS if target is None else use.by_target.get(target, NO_GPUS)
+        rows.fill(row, target, request, mine)
+    return rows.supply(use, layout, growth)
 
 
 def _room(use: ClusterGpus, kind: GpuKind) -> int:
@@ -165,9 +178,9 @@ def _price(hour: Callable[[str | None], float], kind: GpuKind) -> tuple[bool, fl
     return not kind.model, float("inf") if isnan(price) else price
 
 
-def _fits(kind: GpuKind, request: GpuRequest, mine: TargetGpus) -> bool:
+def _fits(kind: GpuKind, request: GpuRequest, held: Collection[GpuKind]) -> bool:
     if kind.resource != request.resource:
         return False
-    if not kind.model or kind.model == request.model or kind in mine.held:
+    if not kind.model or kind.model == request.model or kind in held:
         return True
-    return request.model is None and not any(each.resource == kind.resource for each in mine.held)
+    return request.model is None and not any(each.resource == kind.resource for each in held)
