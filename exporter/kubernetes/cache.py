@@ -23,18 +23,34 @@ from .events import Subject
 from .gpu_use import ClusterGpus, GpuCounter
 from .gpus import capacity, parts_of
 from .index import Changes, Records
-from .objects import GpuQuota, Hpa, Node, Pod, Record, Ref, Scalable, ScaledObject
+from .objects import (
+    ClusterQueue,
+    Cohort,
+    GpuQuota,
+    Hpa,
+    LocalQueue,
+    Node,
+    Pod,
+    QueueRecord,
+    Record,
+    Ref,
+    ResourceFlavor,
+    Scalable,
+    ScaledObject,
+)
 from .resources import (
     DEPLOYMENTS,
     INFERENCESERVICES,
     INFERENCESETS,
     JOBS,
+    KUEUE,
     LEADERWORKERSETS,
     NODES,
     PODS,
     REPLICASETS,
     RESOURCES,
     ROLLOUTS,
+    SHARED,
     SLICES,
     STATEFULSETS,
     WORKSPACES,
@@ -328,7 +344,7 @@ class Cluster:
             return None
         while self.count_gpus(targets, MANY):
             pass
-        return self._gpu_counter.counted()
+        return self._gpu_counter.counted(queues=all(self.synced(each, now) for each in KUEUE))
 
     def count_gpus(self, targets: frozenset[Ref], most: int) -> bool:
         """Counts up to `most` changed objects for `gpu_use`, about 10 us each; returns whether more are to be counted.
@@ -340,7 +356,7 @@ class Cluster:
             return False
         if changes.gpus is None:
             self._gpu_counter, self._gpu_targets = GpuCounter(), targets
-            self._to_count = [*self._records.of_kind("ResourceQuota"), *self._records.of_kind("Node")]
+            self._to_count = [ref for each in (*SHARED, NODES) for ref in self._records.of_kind(each.kind)]
             self._to_claim = [*self._records.gpu_pods()]
         elif targets != self._gpu_targets:
             self._to_count += targets ^ self._gpu_targets
@@ -362,11 +378,18 @@ class Cluster:
             case "ResourceQuota":
                 self._gpu_counter.set_quota(ref, self._records.get(ref, GpuQuota))
                 return
+            case "ClusterQueue" | "LocalQueue" | "ResourceFlavor" | "Cohort":
+                self._gpu_counter.set_queue(ref, self._queue_record(ref))
+                return
             case "Pod":
                 self._claim_gpus_of(ref)
             case _:
                 self._gpu_counter.note_template()
         self._to_claim += (below for below in self._records.chains.below(ref) if below.kind == "Pod")
+
+    def _queue_record(self, ref: Ref) -> QueueRecord | None:
+        get = self._records.get
+        return get(ref, ClusterQueue) or get(ref, LocalQueue) or get(ref, ResourceFlavor) or get(ref, Cohort)
 
     def _claim_gpus_of(self, ref: Ref) -> None:
         """Counts a pod for the nearest target above it."""

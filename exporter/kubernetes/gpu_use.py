@@ -1,13 +1,13 @@
 """Counts the GPUs of a cluster by kind: what its nodes have, what pods use of it, and what quotas allow. Pure.
 
-A kind is a resource name and the model that the node's label names. A node that takes no more pods (cordoned, or not
-ready) counts with what its pods hold. A pod without a node uses no GPU once the scheduler has found no room for it;
-until then it may be placed at any moment, and waits.
+A kind is a resource name, the model that the node's label names, and the taints that keep pods away. A node that takes
+no more pods (cordoned, or not ready) counts with what its pods hold. A pod without a node uses no GPU once the
+scheduler has found no room for it; until then it may be placed at any moment, and waits.
 
 `GpuCounter` adds and subtracts what changes: the cost is that of the changed pods, not of all.
 
-Not considered: taints, labels of nodes other than the model, and whether the free GPUs of a kind are on one node. A
-replica that does not fit for such a reason is a pending pod, as it is without this count.
+Not considered: labels of nodes other than the model, and whether the free GPUs of a kind are on one node. A replica
+that does not fit for such a reason is a pending pod, as it is without this count.
 
 Worked example: a node with 8 `nvidia.com/gpu` and the label `Tesla-T4` has 8 of the kind (nvidia.com/gpu, Tesla-T4).
 Pods of Deployment `ai/chat` hold 3 of them, a pod without a workload 1, and a new pod of `ai/chat` has no node yet:
@@ -21,16 +21,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from .gpus import model_of
-from .objects import GpuQuota, Node, Pod, Ref
+from .kueue import NO_QUEUES, KueueQuotas, quotas_of
+from .objects import GpuQuota, Node, Pod, QueueRecord, Ref
+from .placement import PodTraits, Taint
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class GpuKind(NamedTuple):
-    """model: "" if no label names it."""
+    """model: "" if no label names it. taints: of its nodes."""
 
     resource: str
     model: str = ""
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,15 @@ class TargetGpus:
 
     held:    on nodes. staying: of these, without those of pods that terminate.
     waiting: by resource name, of pods that wait for the scheduler.
-    requested: by resource name, of all pods: what a quota counts.
+    requested: by resource name and traits, of all pods: what quotas count.
+    admitted:  by resource name, of pods that no queue holds.
     """
 
     held: Mapping[GpuKind, int] = field(default_factory=dict)
     staying: Mapping[GpuKind, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
-    requested: Mapping[str, int] = field(default_factory=dict)
+    requested: Mapping[tuple[str, PodTraits], int] = field(default_factory=dict)
+    admitted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class ClusterGpus:
     """allocatable: by kind. used: by pods on nodes. waiting: by resource name, as in `TargetGpus`.
 
     by_target: of the scale targets that have pods with GPUs; the same values where nothing has changed.
-    quotas:    the most GPUs by namespace and resource name. requested: by the same, of all pods.
+    quotas:    in order. requested: by namespace, resource name and traits, of all pods.
+    kueue:     empty while its queues are unknown.
     templates: another number after a template may have changed.
     """
 
@@ -61,8 +67,9 @@ class ClusterGpus:
     used: Mapping[GpuKind, int]
     waiting: Mapping[str, int]
     by_target: Mapping[Ref, TargetGpus]
-    quotas: Mapping[tuple[str, str], int]
-    requested: Mapping[tuple[str, str], int]
+    quotas: tuple[GpuQuota, ...]
+    requested: Mapping[tuple[str, str, PodTraits], int]
+    kueue: KueueQuotas = NO_QUEUES
     templates: int = 0
 
 
@@ -74,6 +81,7 @@ class GpuCounter:
         self._claims: dict[Ref, _Claim] = {}
         self._on: dict[str, set[Ref]] = {}  # pods by node
         self._quotas: dict[Ref, GpuQuota] = {}
+        self._queues: dict[Ref, QueueRecord] = {}
         self._all = _Counts()
         self._of_target: dict[Ref, _Counts] = {}
         self._of_node: dict[str, _Counts] = {}
@@ -82,7 +90,7 @@ class GpuCounter:
         self._by_target: dict[Ref, TargetGpus] = {}
         self._touched_nodes: set[str] = set()
         self._touched: set[Ref] = set()
-        self._templates = 0
+        self._templates, self._with_queues = 0, False
         self._counted: ClusterGpus | None = None
 
     def set_pod(self, ref: Ref, pod: Pod | None, target: Ref | None) -> None:
@@ -98,16 +106,23 @@ class GpuCounter:
             self._nodes[name] = node
         self._touched_nodes.add(name)
         self._counted = None
-        model = model_of(node) or ""
+        nodes = _group(node)
         for ref in tuple(self._on.get(name, ())):
-            if self._claims[ref].model != model:
-                self._claim(ref, self._claims[ref]._replace(model=model))
+            if self._claims[ref].nodes != nodes:
+                self._claim(ref, self._claims[ref]._replace(nodes=nodes))
 
     def set_quota(self, ref: Ref, quota: GpuQuota | None) -> None:
         """None: it does not exist."""
         self._quotas.pop(ref, None)
-        if quota is not None:
+        if quota is not None and quota.gpus:
             self._quotas[ref] = quota
+        self._counted = None
+
+    def set_queue(self, ref: Ref, record: QueueRecord | None) -> None:
+        """None: it does not exist."""
+        self._queues.pop(ref, None)
+        if record is not None:
+            self._queues[ref] = record
         self._counted = None
 
     def note_template(self) -> None:
@@ -122,42 +137,42 @@ class GpuCounter:
             counts = self._of_target[target]
             if counts.requested:
                 self._by_target[target] = TargetGpus(
-                    dict(counts.held), dict(counts.staying), dict(counts.waiting), _by_resource(counts.requested)
+                    dict(counts.held),
+                    dict(counts.staying),
+                    dict(counts.waiting),
+                    {(resource, traits): number for (_, resource, traits), number in counts.requested.items()},
+                    dict(counts.admitted),
                 )
             else:
                 del self._of_target[target]
                 self._by_target.pop(target, None)
         return bool(self._touched)
 
-    def counted(self) -> ClusterGpus:
-        """The same value while nothing has changed."""
-        if self._counted is not None:
+    def counted(self, *, queues: bool) -> ClusterGpus:
+        """The same value while nothing has changed. queues: whether the queues of Kueue are known."""
+        if self._counted is not None and queues == self._with_queues:
             return self._counted
         for name in self._touched_nodes:
             self._recount(name)
         self.settle(len(self._touched))
-        self._touched_nodes = set()
-        limits: dict[tuple[str, str], int] = {}
-        for quota in self._quotas.values():
-            for resource, most in quota.gpus.items():
-                key = quota.ref.namespace, resource
-                limits[key] = min(most, limits.get(key, most))
+        self._touched_nodes, self._with_queues = set(), queues
         every = self._all
         self._counted = ClusterGpus(
             dict(self._allocatable),
             dict(every.held),
             dict(every.waiting),
             dict(self._by_target),
-            limits,
+            tuple(self._quotas[ref] for ref in sorted(self._quotas)),
             dict(every.requested),
+            quotas_of(self._queues.values()) if queues else NO_QUEUES,
             self._templates,
         )
         return self._counted
 
     def _claim_of(self, pod: Pod, target: Ref | None) -> _Claim:
         waits = pod.node is None and pod.unscheduled_since is None
-        model = "" if pod.node is None else model_of(self._nodes.get(pod.node)) or ""
-        return _Claim(pod.key.namespace, target, pod.gpus, pod.node, model, pod.leaving, waits)
+        nodes = _group(None if pod.node is None else self._nodes.get(pod.node))
+        return _Claim(pod.key.namespace, target, pod.gpus, pod.node, nodes, pod.leaving, waits, pod.gated, pod.traits)
 
     def _claim(self, ref: Ref, claim: _Claim | None) -> None:
         before = self._claims.get(ref)
@@ -195,7 +210,8 @@ class GpuCounter:
             _add(self._allocatable, kind, -number)
         if node is None:
             return
-        kinds = {GpuKind(resource, model_of(node) or ""): number for resource, number in node.gpus.items()}
+        group = _group(node)
+        kinds = {GpuKind(resource, *group): number for resource, number in node.gpus.items()}
         if not (node.ready and node.schedulable):
             kinds = {kind: min(number, held.get(kind, 0)) for kind, number in kinds.items()}
         self._by_node[name] = kinds
@@ -204,32 +220,37 @@ class GpuCounter:
 
 
 class _Claim(NamedTuple):
-    """What a pod adds to the counts. model: of its node. waits: for the scheduler."""
+    """What a pod adds to the counts. nodes: the model and the taints of its node. waits: for the scheduler."""
 
     namespace: str
     target: Ref | None
     gpus: Mapping[str, int]
     node: str | None
-    model: str
+    nodes: tuple[str, tuple[Taint, ...]]
     leaving: bool
     waits: bool
+    gated: bool
+    traits: PodTraits
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """As `TargetGpus`, and changes; requested: by namespace and resource name. No count is 0."""
+    """As `TargetGpus`, and changes; requested: by namespace, resource name and traits. No count is 0."""
 
     held: dict[GpuKind, int] = field(default_factory=dict)
     staying: dict[GpuKind, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
-    requested: dict[tuple[str, str], int] = field(default_factory=dict)
+    requested: dict[tuple[str, str, PodTraits], int] = field(default_factory=dict)
+    admitted: dict[str, int] = field(default_factory=dict)
 
     def add(self, claim: _Claim, sign: int) -> None:
         for resource, number in claim.gpus.items():
             change = sign * number
-            _add(self.requested, (claim.namespace, resource), change)
+            _add(self.requested, (claim.namespace, resource, claim.traits), change)
+            if not claim.gated:
+                _add(self.admitted, resource, change)
             if claim.node is not None:
-                kind = GpuKind(resource, claim.model)
+                kind = GpuKind(resource, *claim.nodes)
                 _add(self.held, kind, change)
                 if not claim.leaving:
                     _add(self.staying, kind, change)
@@ -237,8 +258,9 @@ class _Counts:
                 _add(self.waiting, resource, change)
 
 
-def _by_resource(requested: Mapping[tuple[str, str], int]) -> Mapping[str, int]:
-    return {resource: number for (_, resource), number in requested.items()}
+def _group(node: Node | None) -> tuple[str, tuple[Taint, ...]]:
+    """What nodes of one kind have in common."""
+    return ("", ()) if node is None else (model_of(node) or "", node.taints)
 
 
 def _add(counts: dict[Key, int], key: Key, number: int) -> None:

@@ -13,7 +13,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar, assert_never
 
-from .objects import GpuQuota, Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, Slice
+from .kueue import QUEUE_LABEL
+from .objects import (
+    ClusterQueue,
+    Cohort,
+    GpuQuota,
+    Hpa,
+    Link,
+    LocalQueue,
+    Node,
+    Pod,
+    Record,
+    Ref,
+    ResourceFlavor,
+    Scalable,
+    ScaledObject,
+    Slice,
+)
 
 # A worker of a LeaderWorkerSet that another object created: Pod, StatefulSet, leader Pod, StatefulSet, LeaderWorkerSet,
 # its creator, and that one's creator.
@@ -218,7 +234,7 @@ class Records:
                 old, new = _as(Node, before), _as(Node, now)
                 if old is not None and new is not None and (old.gpus, old.labels) != (new.gpus, new.labels):
                     self.changes.relabelled = True
-            case GpuQuota():
+            case GpuQuota() | ClusterQueue() | LocalQueue() | ResourceFlavor() | Cohort():
                 self.changes.add_gpus(ref)
             case None:
                 pass
@@ -323,12 +339,14 @@ def _gpu_claim(pod: Pod | None) -> object:
     """What of a pod decides which GPUs it uses."""
     if pod is None or not pod.gpus:
         return None
-    return pod.gpus, pod.node, pod.owner, pod.done, pod.leaving, pod.unscheduled_since is None
+    return pod.gpus, pod.node, pod.owner, pod.done, pod.leaving, pod.unscheduled_since is None, pod.gated, pod.traits
 
 
 def _template(scalable: Scalable | None) -> object:
     """What of an object decides which GPUs a new replica needs."""
-    return None if scalable is None else (scalable.gpus, scalable.gpu_model, scalable.owner)
+    if scalable is None:
+        return None
+    return scalable.gpus, scalable.gpu_model, scalable.owner, scalable.traits, scalable.labels.get(QUEUE_LABEL)
 
 
 def _without_status(record: Record | None) -> object:

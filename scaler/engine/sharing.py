@@ -112,8 +112,8 @@ class GpuLimits:
     def _take(self, supply: GpuSupply, row: int, gpus: int) -> None:
         """Takes GPUs of what is left, in the order in which the workload tries the kinds."""
         kinds = supply.kinds[row][supply.kinds[row] >= 0]
-        if supply.quota[row] >= 0:
-            self._quota_left[supply.quota[row]] = max(self._quota_left[supply.quota[row]] - gpus, 0)
+        for quota in supply.quota[row][supply.quota[row] >= 0]:
+            self._quota_left[quota] = max(self._quota_left[quota] - gpus, 0)
         for kind in (*kinds.tolist(), *(kinds + len(supply.room)).tolist()):
             part = min(gpus, int(self._left[kind]))
             self._left[kind] -= part
@@ -135,10 +135,9 @@ class GpuLimits:
         there = held.sum(axis=1)
         kept = np.minimum(np.where(verdicts.active, np.maximum(specs.minimum, 1.0), 0.0).astype(np.int64), there)
         kept = np.where(standing.never_down, there, np.where(ends, 0, kept))
-        mine = np.flatnonzero(takes & (supply.quota >= 0))
-        quotas = supply.quotas + np.bincount(
-            supply.quota[mine], weights=supply.requested[mine], minlength=len(supply.quotas)
-        ).astype(np.int64)
+        mine = takes[:, None] & (supply.quota >= 0)
+        returned = np.bincount(supply.quota[mine], weights=supply.requested[mine], minlength=len(supply.quotas))
+        quotas = supply.quotas + returned.astype(np.int64)
         shares = divide(
             free_gpus(supply, takes),
             supply.growth,
@@ -168,7 +167,7 @@ class GpuLimits:
         grown = np.where(supply.kinds < 0, -1, supply.kinds + len(supply.room))
         gpus = np.maximum(supply.gpus, 1)
         more = (left[shared] // gpus[:, None]).sum(axis=1) + (left[grown] // gpus[:, None]).sum(axis=1)
-        by_quota = np.append(self._quota_left, np.iinfo(np.int64).max)[supply.quota] // gpus
+        by_quota = np.append(self._quota_left, np.iinfo(np.int64).max)[supply.quota].min(axis=1) // gpus
         room: Floats = granted + np.minimum(more, by_quota)
         return room
 

@@ -31,6 +31,7 @@ class SupplySource:
         self._lists: tuple[Sequence[WorkloadKey], Mapping[WorkloadKey, Ref]] = (), {}
         self._wanted: frozenset[Ref] = frozenset()
         self._table = SupplyTable((), growth, hour)
+        self._counted: ClusterGpus | None = None
 
     def at(
         self, cluster: Cluster, workloads: Sequence[WorkloadKey], targets: Mapping[WorkloadKey, Ref], now: float
@@ -53,6 +54,9 @@ class SupplySource:
         use = cluster.gpu_use(self._wanted, now)
         if use is None:
             return False
+        if use is not self._counted:
+            self._counted = use
+            return True
         self._table.update(use, cluster.template)
         return self._table.fill(MANY)
 
@@ -77,7 +81,7 @@ class SupplyTable:
     ) -> None:
         self._targets, self._growth, self._hour = targets, growth, hour
         self._requests: list[GpuRequest | None] = [None] * len(targets)
-        self._distinct: frozenset[GpuRequest] = frozenset()
+        self._resources: set[str] = set()
         self._held = [NO_GPUS] * len(targets)
         self._due: list[int] = []
         self._use: ClusterGpus | None = None
@@ -93,11 +97,12 @@ class SupplyTable:
         if self._use is None or use.templates != self._use.templates:
             requests = [None if target is None else request_of(template(target)) for target in self._targets]
             due.update(row for row, request in enumerate(requests) if request != self._requests[row])
-            self._requests, self._distinct = requests, frozenset(each for each in requests if each is not None)
+            self._requests = requests
+            self._resources = {each.resource for each in requests if each is not None}
         held = [NO_GPUS if target is None else use.by_target.get(target, NO_GPUS) for target in self._targets]
         due.update(row for row, mine in enumerate(held) if mine is not self._held[row])
         self._use, self._held, self._supply = use, held, None
-        layout = layout_of(use, self._distinct, self._hour)
+        layout = layout_of(use, self._resources, self._hour)
         if layout != self._layout:
             self._layout, self._rows = layout, SupplyRows(layout, len(held))
             due = set(range(len(held)))

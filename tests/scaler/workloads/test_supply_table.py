@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.kubernetes.gpu_use import ClusterGpus, GpuKind, TargetGpus
-from exporter.kubernetes.objects import Ref, Scalable
+from exporter.kubernetes.objects import GpuQuota, Ref, Scalable
+from exporter.kubernetes.placement import NO_TRAITS
 from exporter.model import WorkloadKey
 from scaler.workloads.gpu_supply import request_of, supply
 from scaler.workloads.supply_table import SupplySource, SupplyTable
@@ -19,7 +20,11 @@ PRICES = {"H100": 6.9, "L4": 0.8}
 
 held = st.dictionaries(st.sampled_from(KINDS), st.integers(1, 4), max_size=2)
 mine = st.builds(
-    TargetGpus, held, held, st.dictionaries(st.just(GPU), st.just(1)), st.dictionaries(st.just(GPU), st.just(2))
+    TargetGpus,
+    held,
+    held,
+    st.dictionaries(st.just(GPU), st.just(1)),
+    st.dictionaries(st.just((GPU, NO_TRAITS)), st.just(2)),
 )
 templates = st.dictionaries(
     st.sampled_from(TARGETS),
@@ -32,7 +37,7 @@ def counts(draw):
     total = draw(st.dictionaries(st.sampled_from(KINDS), st.integers(0, 9), max_size=4))
     by_target = draw(st.dictionaries(st.sampled_from(TARGETS), mine))
     used = {kind: number for each in by_target.values() for kind, number in (each.held | each.staying).items()}
-    quotas = {("ai", GPU): 7} if draw(st.booleans()) else {}
+    quotas = (GpuQuota(Ref("ai", "ResourceQuota", "q"), {GPU: 7}),) if draw(st.booleans()) else ()
     return ClusterGpus(total, used, {}, by_target, quotas, {})
 
 
@@ -58,8 +63,8 @@ def test_supply_after_any_changes_is_the_one_that_is_made_at_once(steps, part):
 
 def test_only_the_rows_of_changed_pods_are_due():
     one, two = TargetGpus({KINDS[0]: 1}), TargetGpus({KINDS[0]: 2})
-    before = ClusterGpus({KINDS[0]: 8}, {KINDS[0]: 2}, {}, {TARGETS[0]: one, TARGETS[1]: one}, {}, {})
-    after = ClusterGpus({KINDS[0]: 8}, {KINDS[0]: 3}, {}, {TARGETS[0]: one, TARGETS[1]: two}, {}, {})
+    before = ClusterGpus({KINDS[0]: 8}, {KINDS[0]: 2}, {}, {TARGETS[0]: one, TARGETS[1]: one}, (), {})
+    after = ClusterGpus({KINDS[0]: 8}, {KINDS[0]: 3}, {}, {TARGETS[0]: one, TARGETS[1]: two}, (), {})
     table = SupplyTable(TARGETS, {}, hour)
     table.update(before, lambda target: Scalable(target, gpus={GPU: 1}))
     assert table.fill(2)
@@ -75,7 +80,7 @@ def test_only_the_rows_of_changed_pods_are_due():
 class FakeCluster:
     """As `Cluster`, with a fixed count that takes three parts."""
 
-    use: ClusterGpus = field(default_factory=lambda: ClusterGpus({KINDS[1]: 8}, {}, {}, {}, {}, {}))
+    use: ClusterGpus = field(default_factory=lambda: ClusterGpus({KINDS[1]: 8}, {}, {}, {}, (), {}))
     parts: int = 3
 
     def count_gpus(self, targets, most):

@@ -16,6 +16,7 @@ from tests.fakes import objects
 
 T0 = 1000.0
 TARGETS = [Ref("ai", "Deployment", "chat"), Ref("ai", "Deployment", "batch"), Ref("ai", "ReplicaSet", "chat-1")]
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastTransitionTime": objects.CREATED}
 
 
@@ -43,8 +44,9 @@ def others(draw):
         case "Node":
             labels = draw(st.sampled_from([{}, {"nvidia.com/gpu.product": "L4"}, {"nvidia.com/gpu.product": "H100"}]))
             free = draw(st.booleans())
+            tainted = {"spec": {"taints": draw(st.sampled_from([[], [TAINT]]))}}
             return objects.node(
-                f"node-{number}", metadata={"labels": labels}, ready=draw(st.booleans()), schedulable=free
+                f"node-{number}", metadata={"labels": labels}, ready=draw(st.booleans()), schedulable=free, **tainted
             )
         case "ReplicaSet":
             owner = draw(st.sampled_from([None, ("Deployment", "chat"), ("Deployment", "batch")]))
@@ -93,8 +95,8 @@ def test_targets_without_changes_keep_their_value(apply):
     apply(objects.pod("batch-1-b", owner=("ReplicaSet", "batch-1"), gpus=1))
     after = cluster.gpu_use(targets, T0)
     assert after.by_target[TARGETS[0]] is before.by_target[TARGETS[0]]
-    assert before.by_target[TARGETS[1]].requested == {"nvidia.com/gpu": 1}  # what was returned does not change
-    assert after.by_target[TARGETS[1]].requested == {"nvidia.com/gpu": 2}
+    assert before.by_target[TARGETS[1]].admitted == {"nvidia.com/gpu": 1}  # what was returned does not change
+    assert after.by_target[TARGETS[1]].admitted == {"nvidia.com/gpu": 2}
 
 
 def test_each_part_counts_no_more_than_it_is_to(cluster):
@@ -130,4 +132,4 @@ def test_owner_that_arrives_after_its_pods_gives_them_their_target(cluster, late
     )
     assert cluster.gpu_use(targets, T0).by_target == {}
     apply_to(cluster, *last)
-    assert cluster.gpu_use(targets, T0).by_target[TARGETS[0]].requested == {"nvidia.com/gpu": 8}
+    assert cluster.gpu_use(targets, T0).by_target[TARGETS[0]].admitted == {"nvidia.com/gpu": 8}

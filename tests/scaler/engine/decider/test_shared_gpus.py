@@ -31,8 +31,8 @@ def supply(free, held, *, growth=0, gpus=(1, 1), quota=(), requested=None):
         kinds=np.zeros((rows, 1), dtype=np.int64),
         held=np.array(held).reshape(-1, 1),
         staying=np.array(held).reshape(-1, 1),
-        quota=np.full(rows, 0 if quota else NONE),
-        requested=np.array(held if requested is None else requested),
+        quota=np.full((rows, 2), [0 if quota else NONE, NONE]),
+        requested=np.array([[each, 0] for each in (held if requested is None else requested)]),
     )
 
 
