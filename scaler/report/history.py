@@ -135,6 +135,10 @@ _RATES = {
     Usage.PROMPT: Quantity.TOKENS_PROMPT,
     Usage.GENERATED: Quantity.TOKENS_GENERATED,
     Usage.PREEMPTED: Quantity.PREEMPTIONS,
+    Usage.QUEUED: Quantity.QUEUED_COUNT,
+    Usage.QUEUED_SECONDS: Quantity.QUEUED_SECONDS,
+    Usage.SERVED: Quantity.SERVED_COUNT,
+    Usage.SERVED_SECONDS: Quantity.SERVED_SECONDS,
 }
 
 
