@@ -117,7 +117,7 @@ class Decider:
         )
         self._sizes = Sizes(self._specs, self._slack_s)
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
-        self._limits = GpuLimits(plans)
+        self._limits = GpuLimits(plans, self.observed)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
         self._pending = PendingDecisions(len(plans), rounds_per_sweep=tick_s / interval_s)

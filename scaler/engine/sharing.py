@@ -44,11 +44,12 @@ class Idleness(NamedTuple):
 class GpuLimits:
     """The limits of a fixed list of workloads. supply: of the last sweep; None: GPUs are not shared, or unknown."""
 
-    def __init__(self, plans: Sequence[WorkloadSpec]) -> None:
+    def __init__(self, plans: Sequence[WorkloadSpec], observed: Mask) -> None:
+        """observed: the decider's own array, which it changes in place."""
         self.supply: GpuSupply | None = None
         self._priority = np.array([plan.share.priority for plan in plans], dtype=float)
         self._weight = np.array([plan.share.weight for plan in plans], dtype=float)
-        self._observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
+        self._observed = observed
         order = sorted(range(len(plans)), key=lambda row: plans[row].workload)
         self._rank = np.empty(len(plans), dtype=np.int64)
         self._rank[order] = np.arange(len(plans))
@@ -58,7 +59,6 @@ class GpuLimits:
     def replan(self, rows: Rows, fresh: GpuLimits) -> None:
         """Takes the priorities and weights of `rows` from `fresh`, which has only these, in their order."""
         self._priority[rows], self._weight[rows] = fresh._priority, fresh._weight
-        self._observed[rows] = fresh._observed
 
     def settle(
         self,
