@@ -27,6 +27,7 @@ from exporter.model import Role, Target, WorkloadKey
 from scaler.config import parse
 from scaler.engine.decider import Decider
 from scaler.workloads import take
+from scaler.workloads.supply_table import SupplySource
 from tests.fakes import objects as api
 
 TITLE = "The cluster in memory"
@@ -36,7 +37,8 @@ a Deployment, its ReplicaSet and 4 pods. "list pods" is a list of all of them th
 the first time; `json.loads` of the same list is the lower bound for any client. "pod changes" is one relevant watch
 event (ready or not); "look" is the listing of one workload's pods after it. "registry" parses all ScaledObjects again,
 which happens when one of them changes. "another list of workloads" is a Decider that takes over from one with the same
-workloads. Repeat with `python benchmarks/cluster.py`.
+workloads. "GPUs" is the supply of GPUs that workloads share: made anew, and after one pod has begun to terminate or has
+come back. Repeat with `python benchmarks/cluster.py`.
 """
 
 PODS_EACH = 4
@@ -94,6 +96,29 @@ def changing(cluster: Cluster, pods: list[dict[str, Any]]) -> Spread:
     return seconds(change).times(1e6)
 
 
+def _price(_model: str | None) -> float:
+    return 1.0
+
+
+def supplying(cluster: Cluster, workloads: int, pods: list[dict[str, Any]]) -> tuple[Spread, Spread]:
+    """Microseconds: made anew, and after one pod has changed."""
+    targets = {WorkloadKey("ai", f"w{number}"): Ref("ai", "Deployment", f"w{number}") for number in range(workloads)}
+    keys = list(targets)
+
+    def anew() -> None:
+        SupplySource({}, _price).at(cluster, keys, targets, START)
+
+    leaving = [{**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-01T11:00:30Z"}} for pod in pods]
+    events = cycle([*leaving, *pods])
+    source = SupplySource({}, _price)
+
+    def change() -> None:
+        cluster.apply(PODS, "MODIFIED", next(events), START)
+        source.at(cluster, keys, targets, START)
+
+    return seconds(anew, rounds=5).times(1e6), seconds(change).times(1e6)
+
+
 def looking(cluster: Cluster) -> Spread:
     key = WorkloadKey("ai", "w0")
     targets = PodTargets(
@@ -135,11 +160,14 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         body = json.dumps({"items": given[PODS]})
         cluster = filled(given)
         with objects_set_aside():
+            anew, changed = supplying(cluster, workloads, given[PODS])
             rows += [
                 row("list pods, json.loads", workloads, seconds(partial(json.loads, body), rounds=5).times(1e6)),
                 row("list pods, trimmed and indexed", workloads, seconds(partial(filled, given), rounds=5).times(1e6)),
                 row("pod changes", workloads, changing(cluster, given[PODS])),
                 row("look", workloads, looking(cluster)),
+                row("GPUs, made anew", workloads, anew),
+                row("GPUs, one pod changed", workloads, changed),
                 row(
                     "registry",
                     workloads,

@@ -28,6 +28,8 @@ from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
 from scaler.policy.columns import Constraints, Memory, Readings, Signal, Spec, Specs
 from scaler.policy.kernel import step
+from scaler.policy.sharing import NONE
+from scaler.workloads.gpu_supply import GpuSupply
 from scaler.workloads.spec import WorkloadSpec
 
 TITLE = "Deciding, and showing it"
@@ -36,7 +38,8 @@ One process, one thread, no network. `policy.step` is the compiled kernel over a
 third idle and a third stale. `sweep` is what the daemon does once per second: readings added up, rings smoothed,
 everything decided; every workload has 4 engine targets and full rings (128 values). "No new sample" is the passage of
 time alone; "a second's pages" follows responses of one fifth of all targets, which land in a second at the default
-interval of 5 s, all with new values, so that most evidence is written again. `land` is one engine's response (one
+interval of 5 s, all with new values, so that most evidence is written again. "GPUs shared" divides half as many GPUs as
+are wanted, and decides again what is limited. `land` is one engine's response (one
 model), from its parsed samples to the decision. `/metrics` is the Board in OpenMetrics: collected in the event loop,
 written in a thread. Repeat with `python benchmarks/policy.py`.
 """
@@ -128,6 +131,31 @@ def sweeps(decider: Decider, targets: list[Target], pages: Iterator[Samples], ro
     return tuple(Spread.of(each).times(1e3) for each in (quiet, loud, read))
 
 
+def sharing(decider: Decider, workloads: int, rounds: int) -> Spread:
+    """Milliseconds per sweep that divides half of the GPUs that are wanted, of one kind, among all workloads."""
+    now, one = START + 2 * RING * INTERVAL_S, np.ones(workloads, dtype=np.int64)
+    decider.forget_answers()
+    wanted = sum(decision.replicas or 0 for decision in decider.sweep(now))
+    decider.set_gpu_supply(
+        GpuSupply(
+            room=np.array([0, max(wanted // 2 - workloads, 0)]),
+            growth=np.array([0, 0]),
+            resource=np.array([0, 0]),
+            open=np.array([True, False]),
+            quotas=np.zeros(0, dtype=np.int64),
+            gpus=one,
+            kinds=np.column_stack([one, np.zeros_like(one)]),
+            held=np.column_stack([np.zeros_like(one), one]),
+            staying=np.column_stack([np.zeros_like(one), one]),
+            quota=np.full((workloads, 1), NONE),
+            requested=np.zeros((workloads, 1), dtype=np.int64),
+        )
+    )
+    times = [timed_sweep(decider, now + 1.0 + turn) for turn in range(rounds + 1)][1:]
+    decider.set_gpu_supply(None)
+    return Spread.of(times).times(1e3)
+
+
 def timed_sweep(decider: Decider, now: float) -> float:
     begun = perf_counter()
     decider.sweep(now)
@@ -166,6 +194,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         decider, targets = fleet(workloads, pages)
         with objects_set_aside():
             quiet, loud, read = sweeps(decider, targets, pages, rounds=5)
+            divided = sharing(decider, workloads, rounds=5)
             for together, what in ((1, "land, one page"), (TOGETHER, "land, ten pages together")):
                 ms = landing(decider, targets, pages, together, quick)
                 lands.append(row(what, workloads, ms, per=together))
@@ -175,6 +204,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
             row("sweep, no new sample", workloads, quiet),
             row("sweep, a second's pages", workloads, loud),
             row("their evidence, when read", workloads, read),
+            row("sweep, GPUs shared", workloads, divided),
         ]
     return [*steps, *whole, *lands, *shown]
 

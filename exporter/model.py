@@ -43,6 +43,10 @@ class Quantity(StrEnum):
     KV_CACHE_USED = "kv_cache_used"  # ratio of the cache's blocks, mean over the engines of a target
     ENGINE_AWAKE = "engine_awake"  # 1 awake, 0 asleep (vLLM sleep mode): asleep is not idle capacity
     PREEMPTIONS = "preemptions"  # counter: requests that an engine set back to the queue, because its KV cache was full
+    QUEUED_COUNT = "queued_count"  # counter: requests that left an engine's queue, with the time that they waited
+    QUEUED_SECONDS = "queued_seconds"  # counter: the sum of these times
+    SERVED_COUNT = "served_count"  # counter: requests with the time that an engine worked on them
+    SERVED_SECONDS = "served_seconds"  # counter: the sum of these times
     REPLICAS_READY = "replicas_ready"  # ready backends of a gateway
 
     # GPUs.

@@ -12,7 +12,7 @@ Worked example: `sglang:num_queue_reqs{model_name="m",dp_rank="0",tp_rank="0"} 2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,6 +42,20 @@ from .schema import (
 )
 
 Q = Quantity
+
+
+def _times(queued: str, served: str, key: Callable[[Labels], Key]) -> tuple[SeriesRow, ...]:
+    """The rows of two histograms of seconds: in the queue, and from its end to the last token."""
+    return tuple(
+        SeriesRow(column, (f"{name}_{ending}",), key, unit=COUNTER)
+        for name, columns in (
+            (queued, (Q.QUEUED_COUNT, Q.QUEUED_SECONDS)),
+            (served, (Q.SERVED_COUNT, Q.SERVED_SECONDS)),
+        )
+        for column, ending in zip(columns, ("count", "sum"), strict=True)
+    )
+
+
 # vLLM: vllm/v1/metrics/loggers.py, docs/design/metrics.md. V0 has no `engine` label; V1 exposes one series per
 # data-parallel engine. Left out on purpose: `num_requests_waiting_by_reason` (its sum is `num_requests_waiting`),
 # `cpu_cache_usage_perc` (swap space), `*_created` (timestamps), `iteration_tokens_total` (a histogram).
@@ -60,6 +74,7 @@ _VLLM_ROWS = (
     SeriesRow(Q.ITL_SECONDS, tuple(f"{name}_sum" for name in _VLLM_GAPS), _MODEL, unit=COUNTER),
     SeriesRow(Q.KV_CACHE_USED, _VLLM_KV, _MODEL, Combine.MEAN, RATIO),
     SeriesRow(Q.PREEMPTIONS, ("vllm:num_preemptions_total",), _MODEL, unit=COUNTER),
+    *_times("vllm:request_queue_time_seconds", "vllm:request_inference_time_seconds", _MODEL),
     # A sleeping engine is not idle capacity; one sleeping engine of several counts as asleep.
     SeriesRow(Q.ENGINE_AWAKE, ("vllm:engine_sleep_state",), _MODEL, Combine.MIN, FLAG, keep=where(sleep_state="awake")),
 )
@@ -124,6 +139,9 @@ _SGLANG_ROWS = (
     _sglang(Q.ITL_SECONDS, *(f"{name}_sum" for name in _SGLANG_GAPS), unit=COUNTER),
     # A request that is retracted waits again. `num_retracted_reqs` is a gauge of the last batch.
     _sglang(Q.PREEMPTIONS, "sglang:num_retracted_requests_total", unit=COUNTER),
+    # Times in service are only known with the queue (e2e_request_latency_seconds) or by stage.
+    _sglang(Q.QUEUED_COUNT, "sglang:queue_time_seconds_count", unit=COUNTER),
+    _sglang(Q.QUEUED_SECONDS, "sglang:queue_time_seconds_sum", unit=COUNTER),
     _sglang(Q.KV_CACHE_USED, "sglang:token_usage", combine=Combine.MEAN, unit=RATIO),
 )
 _SGLANG_HISTOGRAMS = (
@@ -156,11 +174,13 @@ def _failed_reads(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Colu
 
 # Triton: docs/user_guide/metrics.md, core src/metrics.cc. A model's versions are added up. A request is first pending
 # in Triton, then waiting in its backend, so those add. Old servers have no pending gauge: then waiting is unknown.
-# `nv_inference_queue_duration_us` is a counter of µs.
+# Its durations are counters of µs, summed over the successful requests; the compute duration of a batch counts for each
+# of its requests.
 # Its vLLM backend: triton-inference-server/vllm_backend src/utils/metrics.py. It exposes vLLM's counters of tokens and
 # the latency histograms under the labels `model` and `version`, and never had a gauge of requests or of the KV cache.
 # Its time per output token is vLLM's time between two tokens. Its own buckets end at 10 s and 2.5 s.
 _VLLM_IN_TRITON = {Q.TOKENS_PROMPT, Q.TOKENS_GENERATED, Q.FIRST_TOKENS, Q.ITL_COUNT, Q.ITL_SECONDS}
+_MICROSECONDS = Unit(per=1e6, high=1e18)
 _TRT_REQUESTS = ("nv_trt_llm_request_metrics",)
 _TRT_KV = ("nv_trt_llm_kv_cache_block_metrics",)
 _TRT_FRACTION = where(kv_cache_block_type="fraction")
@@ -171,6 +191,13 @@ _TRITON_ROWS = (
     SeriesRow(Q.REQUESTS_FINISHED, ("nv_inference_request_success",), _triton_model, unit=COUNTER),
     # newer: one per reason
     SeriesRow(Q.REQUESTS_FAILED, ("nv_inference_request_failure",), _triton_model, unit=COUNTER),
+    SeriesRow(Q.QUEUED_COUNT, ("nv_inference_request_success",), _triton_model, unit=COUNTER),
+    SeriesRow(Q.QUEUED_SECONDS, ("nv_inference_queue_duration_us",), _triton_model, unit=_MICROSECONDS),
+    SeriesRow(Q.SERVED_COUNT, ("nv_inference_request_success",), _triton_model, unit=COUNTER),
+    *(
+        SeriesRow(Q.SERVED_SECONDS, (f"nv_inference_compute_{step}_duration_us",), _triton_model, unit=_MICROSECONDS)
+        for step in ("input", "infer", "output")
+    ),
     SeriesRow(Q.KV_CACHE_USED, _TRT_KV, _triton_model, Combine.MEAN, RATIO, keep=_TRT_FRACTION),
     *(replace(row, key=_triton_model) for row in _VLLM_ROWS if row.column in _VLLM_IN_TRITON),
     SeriesRow(Q.GPU_UTILIZATION, ("nv_gpu_utilization",), _triton_gpu, Combine.COPY, RATIO),  # 0..1, not percent
@@ -230,6 +257,7 @@ _TGI_ROWS = (
     SeriesRow(Q.REQUESTS_FAILED, ("tgi_request_failure", "tgi_request_failure_total"), _MODEL, unit=COUNTER),  # per err
     SeriesRow(Q.TOKENS_PROMPT, ("tgi_request_input_length_sum",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_GENERATED, ("tgi_request_generated_tokens_sum",), _MODEL, unit=COUNTER),
+    *_times("tgi_request_queue_duration", "tgi_request_inference_duration", _MODEL),
 )
 
 TGI = Kind(
@@ -245,6 +273,7 @@ _TEI_ROWS = (
     SeriesRow(Q.REQUESTS_FINISHED, ("te_request_success", "te_request_success_total"), _MODEL, unit=COUNTER),
     SeriesRow(Q.REQUESTS_FAILED, ("te_request_failure", "te_request_failure_total"), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_PROMPT, ("te_request_input_length_sum",), _MODEL, unit=COUNTER),
+    *_times("te_request_queue_duration", "te_request_inference_duration", _MODEL),
 )
 TEI = Kind(
     "tei", {"te_queue_size": 2, "te_request_": 2, "te_embed_": 2, "te_batch_": 2},
@@ -264,6 +293,7 @@ _TRTLLM_ROWS = (
     SeriesRow(Q.REQUESTS_FINISHED, ("trtllm_request_success_total",), _MODEL, unit=COUNTER),  # per finished_reason
     SeriesRow(Q.TOKENS_PROMPT, ("trtllm_prompt_tokens_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_GENERATED, ("trtllm_generation_tokens_total",), _MODEL, unit=COUNTER),
+    *_times("trtllm_request_queue_time_seconds", "trtllm_request_inference_time_seconds", _MODEL),
     SeriesRow(Q.KV_CACHE_USED, ("trtllm_kv_cache_utilization",), _MODEL, Combine.MEAN, RATIO),
 )
 _TRTLLM_HISTOGRAMS = (
@@ -287,7 +317,8 @@ def _in_nim(row: SeriesRow) -> SeriesRow:
     return replace(row, names=tuple(dict.fromkeys((*(name.removeprefix("vllm:") for name in row.names), *row.names))))
 
 
-_AS_IN_VLLM = SIZED_BY - {Q.REQUESTS_FINISHED}
+_TIMES = {Q.QUEUED_COUNT, Q.QUEUED_SECONDS, Q.SERVED_COUNT, Q.SERVED_SECONDS}
+_AS_IN_VLLM = (SIZED_BY | _TIMES) - {Q.REQUESTS_FINISHED}
 _NIM_ROWS = (
     *(_in_nim(row) for row in _VLLM_ROWS if row.column in _AS_IN_VLLM),
     SeriesRow(Q.REQUESTS_FINISHED, ("request_success_total", "vllm:request_success_total"), _MODEL, unit=COUNTER),
@@ -319,6 +350,7 @@ _LMDEPLOY_ROWS = (
     SeriesRow(Q.FIRST_TOKENS, ("lmdeploy:time_to_first_token_seconds_count",), _MODEL, unit=COUNTER),
     SeriesRow(Q.ITL_COUNT, tuple(f"{name}_count" for name in _LMDEPLOY_STEPS), _MODEL, unit=COUNTER),
     SeriesRow(Q.ITL_SECONDS, tuple(f"{name}_sum" for name in _LMDEPLOY_STEPS), _MODEL, unit=COUNTER),
+    *_times("lmdeploy:request_queue_time_seconds", "lmdeploy:request_inference_time_seconds", _MODEL),
     SeriesRow(Q.KV_CACHE_USED, ("lmdeploy:gpu_cache_usage_perc",), _MODEL, Combine.MEAN, RATIO),
 )
 _LMDEPLOY_HISTOGRAMS = (

@@ -84,6 +84,10 @@ QUEUE_FAMILIES: Mapping[Quantity, Family] = {
     Q.KV_CACHE_USED: Family("kv_cache_used_ratio", RATIO, "KV-cache usage, 0 to 1.", _MEAN),
     Q.ENGINE_AWAKE: Family("engine_awake", FLAG, "1: the engine is awake. 0: it is in sleep mode.", _MIN),
     Q.PREEMPTIONS: Family("preemptions_total", COUNTER, "Requests set back to the queue by a full KV cache."),
+    Q.QUEUED_COUNT: Family("queued_count_total", COUNTER, "Requests with a queue time."),
+    Q.QUEUED_SECONDS: Family("queued_seconds_total", COUNTER, "Sum of queue times."),
+    Q.SERVED_COUNT: Family("served_count_total", COUNTER, "Requests with a service time."),
+    Q.SERVED_SECONDS: Family("served_seconds_total", COUNTER, "Sum of service times."),
     Q.REPLICAS_READY: Family("replicas_ready", COUNT, "Ready backends of a gateway."),
 }
 _COPY = Combine.COPY

@@ -19,10 +19,12 @@ from typing import Any
 
 from exporter.model import PodKey
 
+from . import kueue
 from .decode_autoscaling import behavior, behavior_of_scaled_object, hpa_status, metrics, pace, scaled_object_status
 from .fields import NOTHING, FieldError, Fields
 from .gpus import LABEL_ENDS, MODEL_LABELS, is_gpu
 from .objects import GpuQuota, Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, ScaledObjectTrigger, Slice
+from .placement import NO_TRAITS, PodTraits, scopes_of, taints_of, traits_of
 from .resources import Resource
 
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
@@ -119,6 +121,7 @@ def _pod(ref: Ref, document: Fields) -> Pod:
     scheduled, scheduled_at, why_not, message = _condition(status, "PodScheduled")
     has_no_node = not scheduled and why_not in _NO_NODE
     started_at = status.time("startTime")
+    gpus = _gpus_held(spec, containers)
     return Pod(
         key=PodKey(ref.namespace, ref.name),
         uid=metadata.required_text("uid"),
@@ -141,8 +144,10 @@ def _pod(ref: Ref, document: Fields) -> Pod:
         restarted=any(container.integer("restartCount") for container in statuses),
         labels=metadata.texts("labels"),
         ports=_container_ports(containers),
-        gpus=_gpus_held(spec, containers),
+        gpus=gpus,
         group_size=_group_size(metadata),
+        gated=any(gate.values.get("name") == kueue.GATE for gate in spec.objects("schedulingGates")),
+        traits=traits_of(spec) if gpus else NO_TRAITS,
     )
 
 
@@ -187,6 +192,7 @@ def _node(ref: Ref, document: Fields) -> Node:
         name=ref.name,
         ready=_condition(status, "Ready")[0],
         schedulable=not document.object("spec").boolean("unschedulable"),
+        taints=taints_of(document.object("spec")),
         gpus=gpus_of(status.object("allocatable")) or NOTHING,
         labels={
             name: value
@@ -204,9 +210,9 @@ def _link(ref: Ref, document: Fields) -> Link:
 def _scalable(ref: Ref, document: Fields) -> Scalable:
     wanted = document.object("spec").integer("replicas")
     try:
-        gpus, gpu_model = _template_gpus(document.object("spec"))
+        gpus, gpu_model, traits = _template_gpus(document.object("spec"))
     except FieldError:  # of a CRD with other templates: what its replicas need is unknown
-        gpus, gpu_model = NOTHING, None
+        gpus, gpu_model, traits = NOTHING, None, NO_TRAITS
     return Scalable(
         ref,
         owner=_owner(document.object("metadata"), ref.namespace),
@@ -218,25 +224,27 @@ def _scalable(ref: Ref, document: Fields) -> Scalable:
         labels=document.object("metadata").texts("labels"),
         gpus=gpus,
         gpu_model=gpu_model,
+        traits=traits,
     )
 
 
-def _template_gpus(spec: Fields) -> tuple[Mapping[str, int], str | None]:
-    """The GPUs of one replica by the templates of its pods, and the model that their nodeSelector names.
+def _template_gpus(spec: Fields) -> tuple[Mapping[str, int], str | None, PodTraits]:
+    """The GPUs of one replica by the templates of its pods, the model that their nodeSelector names, and their traits.
 
     A group of a LeaderWorkerSet is a leader, by its own template if there is one, and `size` - 1 workers.
     """
     group = spec.object("leaderWorkerTemplate")
     if not group.values:
         pod = spec.object("template").object("spec")
-        return gpus_of_pod(pod), _selected_model(pod)
+        found = gpus_of_pod(pod)
+        return found, _selected_model(pod), traits_of(pod) if found else NO_TRAITS
     worker = group.object("workerTemplate").object("spec")
     leader = group.object("leaderTemplate").object("spec") if group.values.get("leaderTemplate") else worker
     size = group.integer("size") or 1
     total = Counter(gpus_of_pod(leader))
     for resource, number in gpus_of_pod(worker).items():
         total[resource] += number * (size - 1)
-    return dict(total) or NOTHING, _selected_model(worker)
+    return dict(total) or NOTHING, _selected_model(worker), traits_of(worker) if total else NO_TRAITS
 
 
 def _selected_model(pod: Fields) -> str | None:
@@ -245,13 +253,14 @@ def _selected_model(pod: Fields) -> str | None:
 
 
 def _quota(ref: Ref, document: Fields) -> GpuQuota:
-    """Without those for some pods only (`scopes`, `scopeSelector`)."""
+    """With scopes that are not known, it limits nothing."""
     spec = document.object("spec")
-    if spec.values.get("scopes") or spec.values.get("scopeSelector"):
+    scopes = scopes_of(spec)
+    if scopes is None:
         return GpuQuota(ref, NOTHING)
     hard = spec.object("hard")
     limits = {name.removeprefix("requests."): name for name in hard.values if name.startswith("requests.")}
-    return GpuQuota(ref, {name: hard.amount(key) for name, key in limits.items() if is_gpu(name)} or NOTHING)
+    return GpuQuota(ref, {name: hard.amount(key) for name, key in limits.items() if is_gpu(name)} or NOTHING, scopes)
 
 
 def _inference_service(ref: Ref, document: Fields) -> Scalable:
@@ -367,6 +376,10 @@ _DECODERS: Mapping[str, Callable[[Ref, Fields], Record]] = {
     "Workspace": _link,
     "EndpointSlice": _slice,
     "ResourceQuota": _quota,
+    "ClusterQueue": kueue.decode_cluster_queue,
+    "LocalQueue": kueue.decode_local_queue,
+    "ResourceFlavor": kueue.decode_resource_flavor,
+    "Cohort": kueue.decode_cohort,
     "HorizontalPodAutoscaler": _hpa,
     "ScaledObject": _scaled_object,
     "ScaledJob": _scaled_object,

@@ -13,11 +13,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar, assert_never
 
-from .objects import GpuQuota, Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, Slice
+from .kueue import QUEUE_LABEL
+from .objects import (
+    ClusterQueue,
+    Cohort,
+    GpuQuota,
+    Hpa,
+    Link,
+    LocalQueue,
+    Node,
+    Pod,
+    Record,
+    Ref,
+    ResourceFlavor,
+    Scalable,
+    ScaledObject,
+    Slice,
+)
 
 # A worker of a LeaderWorkerSet that another object created: Pod, StatefulSet, leader Pod, StatefulSet, LeaderWorkerSet,
 # its creator, and that one's creator.
 DEPTH = 8
+MOST_GPU_CHANGES = 100_000  # ten times the pods of a large cluster
 
 # NVIDIA's Helm chart and its GPU Operator label dcgm-exporter differently, and give its port different names.
 _EXPORTER_LABELS = (("app.kubernetes.io/name", "dcgm-exporter"), ("app", "nvidia-dcgm-exporter"))
@@ -47,7 +64,7 @@ class ChangeCollector:
     """Collects Changes. Too many cost a lookup; too few cost a stale answer.
 
     nodes: the GPUs of some node may have changed. relabelled: those of a node that may have pods.
-    gpus:  the use of GPUs may have changed: of a node, a pod, a template or a quota.
+    gpus:  nodes, pods, quotas, owners and templates that may have changed the use of GPUs; None: all may have.
     """
 
     targets: set[Ref] = field(default_factory=set)
@@ -57,7 +74,7 @@ class ChangeCollector:
     synced: bool = False
     nodes: bool = False
     relabelled: bool = False
-    gpus: bool = False
+    gpus: set[Ref] | None = None
     _uncounted: set[Ref] = field(default_factory=set)
 
     def __bool__(self) -> bool:
@@ -67,6 +84,13 @@ class ChangeCollector:
         changed = tuple(refs)
         self.targets.update(changed)
         self._uncounted.update(changed)
+
+    def add_gpus(self, ref: Ref) -> None:
+        """Forgets which they are if they are too many to keep: nothing counts them."""
+        if self.gpus is not None:
+            self.gpus.add(ref)
+            if len(self.gpus) > MOST_GPU_CHANGES:
+                self.gpus = None
 
     def take(self) -> Changes:
         """Everything since the last call."""
@@ -150,6 +174,9 @@ class Records:
         for table in self._tables.values():
             yield from (record for record in table.values() if isinstance(record, of))
 
+    def of_kind(self, kind: str) -> Iterator[Ref]:
+        yield from self._tables.get(kind, ())
+
     def refs(self, kind: str, namespace: str | None) -> set[Ref]:
         """Objects of one kind, in one namespace or (None) in all."""
         return {ref for ref in self._tables.get(kind, ()) if namespace is None or ref.namespace == namespace}
@@ -202,12 +229,13 @@ class Records:
                 if _without_status(before) != _without_status(now):
                     self.changes.registry = True
             case Node():
-                self.changes.nodes = self.changes.gpus = True
+                self.changes.nodes = True
+                self.changes.add_gpus(ref)
                 old, new = _as(Node, before), _as(Node, now)
                 if old is not None and new is not None and (old.gpus, old.labels) != (new.gpus, new.labels):
                     self.changes.relabelled = True
-            case GpuQuota():
-                self.changes.gpus = True
+            case GpuQuota() | ClusterQueue() | LocalQueue() | ResourceFlavor() | Cohort():
+                self.changes.add_gpus(ref)
             case None:
                 pass
             case unexpected:
@@ -225,8 +253,9 @@ class Records:
             self._by_uid[now.uid] = ref
             if now.ready or now.was_ready:
                 self._once_ready.add(now.uid)
-        if _gpu_claim(before) != _gpu_claim(now):
-            self.changes.gpus = True
+        leads = self.chains.owned(ref) and (before and before.owner) != (now and now.owner)
+        if leads or _gpu_claim(before) != _gpu_claim(now):
+            self.changes.add_gpus(ref)
         if now is not None and now.gpus:
             self._gpu_pods[ref] = now
         else:
@@ -264,7 +293,7 @@ class Records:
         above = self.chains.up(ref)
         self.chains.link(ref, None if now is None else now.owner)
         if _template(before) != _template(now):
-            self.changes.gpus = True
+            self.changes.add_gpus(ref)
         # `ready` is for display: replicas are counted by their pods.
         if before is None or now is None or (before.wanted, before.owner) != (now.wanted, now.owner):
             self.changes.add_targets((ref, *above, *self.chains.up(ref)))
@@ -275,7 +304,7 @@ class Records:
         above = self.chains.up(ref)
         self.chains.link(ref, None if now is None else now.owner)
         if self.chains.owned(ref):
-            self.changes.gpus = True
+            self.changes.add_gpus(ref)
             self.changes.add_targets((*above, *self.chains.up(ref)))
 
     def _index_slice(self, ref: Ref, before: Slice | None, now: Slice | None) -> None:
@@ -310,12 +339,14 @@ def _gpu_claim(pod: Pod | None) -> object:
     """What of a pod decides which GPUs it uses."""
     if pod is None or not pod.gpus:
         return None
-    return pod.gpus, pod.node, pod.owner, pod.done, pod.leaving, pod.unscheduled_since is None
+    return pod.gpus, pod.node, pod.owner, pod.done, pod.leaving, pod.unscheduled_since is None, pod.gated, pod.traits
 
 
 def _template(scalable: Scalable | None) -> object:
     """What of an object decides which GPUs a new replica needs."""
-    return None if scalable is None else (scalable.gpus, scalable.gpu_model, scalable.owner)
+    if scalable is None:
+        return None
+    return scalable.gpus, scalable.gpu_model, scalable.owner, scalable.traits, scalable.labels.get(QUEUE_LABEL)
 
 
 def _without_status(record: Record | None) -> object:

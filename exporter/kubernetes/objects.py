@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from exporter.model import PodKey
 
 from .fields import NOTHING
+from .placement import NO_TRAITS, PodTraits, QuotaScope, Taint
 
 
 def _empty() -> Mapping[str, Any]:
@@ -55,6 +56,8 @@ class Pod:
     ports:        container ports by name; unnamed ones are dropped.
     gpus:         GPU resources it requests, by resource name: "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu".
     group_size:   pods in a complete group of its LeaderWorkerSet.
+    gated:        a queue (Kueue) holds it: it has no quota there yet.
+    traits:       of a pod that requests GPUs.
     """
 
     key: PodKey
@@ -79,6 +82,8 @@ class Pod:
     ports: Mapping[str, int] = field(default_factory=_empty)
     gpus: Mapping[str, int] = field(default_factory=_empty)
     group_size: int | None = None
+    gated: bool = False
+    traits: PodTraits = NO_TRAITS
 
     @property
     def done(self) -> bool:
@@ -105,6 +110,7 @@ class Scalable:
     labels:      all of them: one may name its team.
     gpus:        of one replica, by resource name, as its template requests them.
     gpu_model:   the model that its template's nodeSelector names; None if it names none.
+    traits:      of its template, if that requests GPUs.
     """
 
     ref: Ref
@@ -116,6 +122,7 @@ class Scalable:
     labels: Mapping[str, str] = field(default_factory=_empty)
     gpus: Mapping[str, int] = field(default_factory=_empty)
     gpu_model: str | None = None
+    traits: PodTraits = NO_TRAITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +185,17 @@ class Hpa:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """gpus: allocatable GPU resources by resource name, MIG profiles included. labels: those that describe its GPUs."""
+    """gpus: allocatable GPU resources by resource name, MIG profiles included. labels: those that describe its GPUs.
+
+    taints: those that keep pods away; a cordoned node and one that is not ready have no others for that.
+    """
 
     name: str
     ready: bool
     schedulable: bool
     gpus: Mapping[str, int]
     labels: Mapping[str, str] = field(default_factory=_empty)
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +210,58 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class GpuQuota:
-    """A ResourceQuota that applies to all pods of its namespace. gpus: the most, by resource name."""
+    """A ResourceQuota. gpus: the most, by resource name. scopes: it counts the pods that all of these match."""
 
     ref: Ref
     gpus: Mapping[str, int]
+    scopes: tuple[QuotaScope, ...] = ()
+
+
+class FlavorQuota(NamedTuple):
+    """A ClusterQueue's GPUs of one resource name and flavor. borrowing, lending: None: without a limit."""
+
+    nominal: int
+    borrowing: int | None
+    lending: int | None
+    reserved: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """Of Kueue. flavors: its quotas of GPUs by resource name and flavor.
+
+    reclaims: it preempts queues of its cohort that borrow from it. stopped: it admits nothing.
+    """
+
+    ref: Ref
+    flavors: Mapping[str, Mapping[str, FlavorQuota]]
+    cohort: str = ""
+    reclaims: bool = False
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    """Of Kueue. queue: the name of its ClusterQueue."""
+
+    ref: Ref
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFlavor:
+    """Of Kueue. model: the GPU model that its node labels name."""
+
+    ref: Ref
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """Of Kueue. hierarchic: it has quotas of its own, or a cohort above it."""
+
+    ref: Ref
+    hierarchic: bool
 
 
 class BehaviorPolicy(NamedTuple):
@@ -310,4 +369,5 @@ class ScaledStatus:
     conditions: tuple[Condition, ...] = ()
 
 
-Record: TypeAlias = Pod | Link | Scalable | ScaledObject | Hpa | Node | Slice | GpuQuota
+QueueRecord: TypeAlias = ClusterQueue | LocalQueue | ResourceFlavor | Cohort
+Record: TypeAlias = Pod | Link | Scalable | ScaledObject | Hpa | Node | Slice | GpuQuota | QueueRecord

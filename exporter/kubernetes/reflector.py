@@ -68,6 +68,7 @@ class Reflector:
              while no namespace is lost.
     version: of the last list or event; "" if a list is due.
     problem: the kind of the last reported one.
+    served:  the resource in the version that the cluster has, as far as is known.
     """
 
     api: Api
@@ -81,6 +82,7 @@ class Reflector:
     version: str = ""
     delay_s: float = FIRST_DELAY_S
     problem: object = None
+    served: Resource | None = None
 
     async def follow(self) -> NoReturn:
         while True:
@@ -99,6 +101,10 @@ class Reflector:
             return self._backoff(failure.retry_after_s)
         except NotFound as failure:
             self.version = ""
+            older = (self.served or self.resource).before
+            self.served = older
+            if older is not None:
+                return 0.0
             if self.resource.optional:
                 return self._mark_absent()
             return self._mark_lost(failure, self._jittered(REFUSED_DELAY_S))
@@ -120,14 +126,14 @@ class Reflector:
 
     async def _page(self, after: str) -> tuple[str, str, list[ParsedObject]]:
         """Version, continue token and records of a page. Its JSON is dropped here: of 20,000 pods it takes 0.8 GB."""
-        page = await self.api.page(self.resource, self.namespace, after)
+        page = await self.api.page(self.served or self.resource, self.namespace, after)
         return page.version, page.after, self.cluster.parse(self.resource, page.items)
 
     async def _watch(self) -> float:
         """Apply events until the watch ends; returns the seconds to wait before the next one."""
         began, good, garbled = self.clock.now(), False, False
         try:
-            async with aclosing(self.api.watch(self.resource, self.namespace, self.version)) as events:
+            async with aclosing(self.api.watch(self.served or self.resource, self.namespace, self.version)) as events:
                 async for event in events:
                     if isinstance(event, Garbled):
                         garbled = True

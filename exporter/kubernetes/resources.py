@@ -15,6 +15,7 @@ class Resource(NamedTuple):
 
     metadata_only: request the metadata alone, because only owner references are needed.
     optional:      a cluster may lack it (a CRD that is not installed): 404 means that there are none.
+    older:         a version that has the same fields, of clusters that lack the one in `path`.
     """
 
     name: str
@@ -23,11 +24,17 @@ class Resource(NamedTuple):
     namespaced: bool = True
     metadata_only: bool = False
     optional: bool = False
+    older: str = ""
 
     @property
     def group(self) -> str:
         """The API group as in RBAC: "" for the core."""
         return self.path.split("/")[2] if self.path.startswith("/apis/") else ""
+
+    @property
+    def before(self) -> Resource | None:
+        """The same of the older version."""
+        return self._replace(path=f"/apis/{self.group}/{self.older}", older="") if self.older else None
 
     @property
     def version(self) -> str:
@@ -58,6 +65,16 @@ INFERENCESERVICES = Resource(
 INFERENCESETS = Resource("inferencesets", "/apis/kaito.sh/v1beta1", "InferenceSet", optional=True)
 WORKSPACES = Resource("workspaces", "/apis/kaito.sh/v1beta1", "Workspace", metadata_only=True, optional=True)
 QUOTAS = Resource("resourcequotas", "/api/v1", "ResourceQuota")
+# Kueue. v1beta1 is served beside v1beta2 since 0.15, and alone before.
+CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, COHORTS = KUEUE = tuple(
+    Resource(f"{kind.lower()}s", "/apis/kueue.x-k8s.io/v1beta2", kind, namespaced, optional=True, older="v1beta1")
+    for kind, namespaced in {
+        "ClusterQueue": False,
+        "LocalQueue": True,
+        "ResourceFlavor": False,
+        "Cohort": False,
+    }.items()
+)
 
 RESOURCES = (
     PODS,
@@ -78,7 +95,7 @@ RESOURCES = (
 )
 
 # Watched where GPUs are shared.
-SHARED = (QUOTAS,)
+SHARED = (QUOTAS, *KUEUE)
 
 # Listed by `tidegate lint` and never watched.
 PODDISRUPTIONBUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1", "PodDisruptionBudget")

@@ -421,6 +421,7 @@ def replay(
 )  # fmt: skip
 @click.option("--prometheus", metavar="URL", help="Read this server's history, not a daemon.")
 @click.option("--since", metavar="DURATION", help="Length of the history. Default: 30d.")
+@click.option("--pages", metavar="FOLDER", help="Read recorded metrics: FOLDER/TARGET/POSIX-SECONDS.prom.")
 @click.option(
     "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="Token for --prometheus."
 )
@@ -441,6 +442,7 @@ def report(
     output: str,
     prometheus: str | None,
     since: str | None,
+    pages: str | None,
     bearer_file: str | None,
     html: str | None,
     itl: str | None,
@@ -456,11 +458,14 @@ def report(
     from .client import Unanswered
     from .report.advice import AdviceRequest
     from .report.advice import sections as advise
-    from .report.run import BadReportRequest, ReportRequest, collect, span
+    from .report.run import BadReportRequest, span
+    from .report.source import ReportRequest, collect
     from .report.tables import progress_bar, report_tables, section_tables
 
     if prometheus is None and since is not None:
         raise click.UsageError("--since: needs --prometheus; a daemon reports all of its own time")
+    if pages is not None and prometheus is not None:
+        raise click.UsageError("--pages: not together with --prometheus")
     if gpu is not None and not workloads:
         raise click.UsageError("--gpu: name the workloads that run on it")
     if model is not None and len(workloads) > 1:
@@ -472,13 +477,8 @@ def report(
             _print_memory(request, output, html)
             return
         with progress_bar() as progress:
-            if prometheus is None:
-                built = collect(ReportRequest(workloads, server), progress)
-            else:
-                from .report.history import read_history
-
-                since_s = _duration(since or "30d", "--since")
-                built = read_history(workloads, prometheus, since_s, bearer_file, progress)
+            since_s = _duration(since or "30d", "--since")
+            built = collect(ReportRequest(workloads, server, prometheus, since_s, bearer_file, pages), progress)
         advice = advise(request, built)
     except (BadReportRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None

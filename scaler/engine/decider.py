@@ -115,7 +115,7 @@ class Decider:
         )
         self._sizes = Sizes(self._specs, self._slack_s)
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
-        self._limits = GpuLimits(plans)
+        self._limits = GpuLimits(plans, self.observed)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
         self._pending = PendingDecisions(len(plans))

@@ -29,8 +29,8 @@ from scaler.columns import State
 from scaler.config import Config
 from scaler.model import Decision
 from scaler.workloads import Registry, targets
-from scaler.workloads.gpu_supply import SupplySource
 from scaler.workloads.pods import Counting
+from scaler.workloads.supply_table import SupplySource
 from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
 from . import failure_log
@@ -403,6 +403,7 @@ class ControlLoop:
         """Never two at once: the next begins when this one has ended."""
         clock = self._context.clock
         while True:
+            await self._prepare_supply()
             began = clock.now()
             with self._context.self_metrics.tick_seconds.time():
                 self.tick(began)
@@ -438,6 +439,18 @@ class ControlLoop:
             self._log.info("tick recovered")
         self._broken = self._given_up = False
         self._context.on_tick(now)
+
+    async def _prepare_supply(self) -> None:
+        """Counts GPUs before a tick needs them, a few milliseconds at a time."""
+        source, cluster = self._gpu_supply, self._context.cluster
+        if source is None or cluster is None:
+            return
+        try:
+            now, workloads, targets = self._context.clock.now(), self._decider.workloads, self._registry.targets
+            while source.prepare(cluster, workloads, targets, now):  # noqa: ASYNC110 - others run between two parts
+                await asyncio.sleep(0)
+        except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
+            self._context.self_metrics.internal_errors.labels("discovery").inc()
 
     def _share_gpus(self, cluster: Cluster, now: float) -> None:
         if self._gpu_supply is not None:

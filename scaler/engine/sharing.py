@@ -44,11 +44,12 @@ class Idleness(NamedTuple):
 class GpuLimits:
     """The limits of a fixed list of workloads. supply: of the last sweep; None: GPUs are not shared, or unknown."""
 
-    def __init__(self, plans: Sequence[WorkloadSpec]) -> None:
+    def __init__(self, plans: Sequence[WorkloadSpec], observed: Mask) -> None:
+        """observed: the decider's own array, which it changes in place."""
         self.supply: GpuSupply | None = None
         self._priority = np.array([plan.share.priority for plan in plans], dtype=float)
         self._weight = np.array([plan.share.weight for plan in plans], dtype=float)
-        self._observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
+        self._observed = observed
         order = sorted(range(len(plans)), key=lambda row: plans[row].workload)
         self._rank = np.empty(len(plans), dtype=np.int64)
         self._rank[order] = np.arange(len(plans))
@@ -58,7 +59,6 @@ class GpuLimits:
     def replan(self, rows: Rows, fresh: GpuLimits) -> None:
         """Takes the priorities and weights of `rows` from `fresh`, which has only these, in their order."""
         self._priority[rows], self._weight[rows] = fresh._priority, fresh._weight
-        self._observed[rows] = fresh._observed
 
     def settle(
         self,
@@ -112,8 +112,8 @@ class GpuLimits:
     def _take(self, supply: GpuSupply, row: int, gpus: int) -> None:
         """Takes GPUs of what is left, in the order in which the workload tries the kinds."""
         kinds = supply.kinds[row][supply.kinds[row] >= 0]
-        if supply.quota[row] >= 0:
-            self._quota_left[supply.quota[row]] = max(self._quota_left[supply.quota[row]] - gpus, 0)
+        for quota in supply.quota[row][supply.quota[row] >= 0]:
+            self._quota_left[quota] = max(self._quota_left[quota] - gpus, 0)
         for kind in (*kinds.tolist(), *(kinds + len(supply.room)).tolist()):
             part = min(gpus, int(self._left[kind]))
             self._left[kind] -= part
@@ -135,10 +135,9 @@ class GpuLimits:
         there = held.sum(axis=1)
         kept = np.minimum(np.where(verdicts.active, np.maximum(specs.minimum, 1.0), 0.0).astype(np.int64), there)
         kept = np.where(standing.never_down, there, np.where(ends, 0, kept))
-        mine = np.flatnonzero(takes & (supply.quota >= 0))
-        quotas = supply.quotas + np.bincount(
-            supply.quota[mine], weights=supply.requested[mine], minlength=len(supply.quotas)
-        ).astype(np.int64)
+        mine = takes[:, None] & (supply.quota >= 0)
+        returned = np.bincount(supply.quota[mine], weights=supply.requested[mine], minlength=len(supply.quotas))
+        quotas = supply.quotas + returned.astype(np.int64)
         shares = divide(
             free_gpus(supply, takes),
             supply.growth,
@@ -168,7 +167,7 @@ class GpuLimits:
         grown = np.where(supply.kinds < 0, -1, supply.kinds + len(supply.room))
         gpus = np.maximum(supply.gpus, 1)
         more = (left[shared] // gpus[:, None]).sum(axis=1) + (left[grown] // gpus[:, None]).sum(axis=1)
-        by_quota = np.append(self._quota_left, np.iinfo(np.int64).max)[supply.quota] // gpus
+        by_quota = np.append(self._quota_left, np.iinfo(np.int64).max)[supply.quota].min(axis=1) // gpus
         room: Floats = granted + np.minimum(more, by_quota)
         return room
 

@@ -22,8 +22,8 @@ of sizes and kinds:
 A kind is never closed for a replica that could not be placed in an empty cluster either: a workload tries a kind only
 up to the replicas that fit there when it is alone.
 
-**Quotas.** A quota limits the GPUs of several workloads on whatever kinds: those of one namespace. A replica that does
-not fit into the quota of its workload closes the quota, as a kind is closed.
+**Quotas.** A quota limits the GPUs of several workloads on whatever kinds: those of one namespace, or of one queue. A
+replica that does not fit into a quota of its workload closes that quota, as a kind is closed.
 
 **Growth.** Where a node autoscaler can add GPUs, it adds them only for pods that are pending. `growth` is the number of
 GPUs of each kind for which pods may be pending: after its kinds, a replica tries the growth of its kinds in the same
@@ -48,7 +48,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from exporter.model import Floats
-from scaler.jit import INDICES, kernel
+from scaler.jit import INDICES, kernel, part
 
 from .columns import Bools, Ints
 
@@ -70,7 +70,7 @@ class Wishes(NamedTuple):
     idle:     whether it has nothing to do: it is kept warm only by what all others leave.
     rank:     decides between equal shares, different in each row: the order of names, for example.
     held:     replicas that are there, by kind, shape (rows, kinds). kept: so many of them stay in any case.
-    quota:    the number of the quota that its GPUs count to, or NONE.
+    quota:    numbers of the quotas that its GPUs count to, then NONE; shape (rows, most quotas).
     """
 
     demand: Floats
@@ -82,7 +82,7 @@ class Wishes(NamedTuple):
     rank: Ints
     held: NDArray[np.int64]
     kept: Ints
-    quota: Ints
+    quota: NDArray[np.int64]
 
 
 class CapacityShares(NamedTuple):
@@ -115,18 +115,36 @@ def divide(free: Ints, growth: Ints, quotas: Ints, wishes: Wishes) -> CapacitySh
     grown = np.where(wishes.kinds == NONE, NONE, wishes.kinds + kinds)
     tries = np.ascontiguousarray(np.concatenate([wishes.kinds, grown], axis=1))
     room = np.concatenate([free, growth]).astype(np.int64)
-    columns = (wishes.gpus.astype(np.int64), wishes.quota.astype(np.int64))
+    columns = (wishes.gpus.astype(np.int64), np.ascontiguousarray(wishes.quota.astype(np.int64)))
     held = np.ascontiguousarray(np.concatenate([wishes.held, np.zeros_like(wishes.held)], axis=1))
     granted, left, quota_left = _serve(row[order], *columns, tries, held, room, quotas.astype(np.int64))
     placed, pending = granted[:, :kinds], granted[:, kinds:]
     return CapacityShares(placed, pending, placed.sum(axis=1) < demand, left, quota_left)
 
 
-@kernel(_RESULT(INDICES, INDICES, INDICES, _ROWS, _ROWS, INDICES, INDICES))
+@part
+def _within(mine: Ints, wanted: int, gpus: int, quotas: Ints, quota_left: Ints, spent: Bools) -> bool:
+    """Whether all quotas of a workload have room for one more replica; closes those that have not.
+
+    mine: their numbers, or NONE. wanted: the workload's GPUs with it, gpus: its own.
+    """
+    for quota in mine:
+        # Alone it would have no further replica by that quota: nothing is kept for it in another.
+        if quota >= 0 and (spent[quota] or wanted > quotas[quota]):
+            return False
+    within = True
+    for quota in mine:
+        if quota >= 0 and quota_left[quota] < gpus:
+            spent[quota] = True
+            within = False
+    return within
+
+
+@kernel(_RESULT(INDICES, INDICES, _ROWS, _ROWS, _ROWS, INDICES, INDICES))
 def _serve(
     queue: Ints,
     gpus: Ints,
-    quota: Ints,
+    quota: NDArray[np.int64],
     tries: NDArray[np.int64],
     held: NDArray[np.int64],
     room: Ints,
@@ -141,13 +159,8 @@ def _serve(
     closed = np.zeros(room.shape[0], dtype=np.bool_)
     spent = np.zeros(quotas.shape[0], dtype=np.bool_)
     for row in queue:
-        mine = quota[row]
-        if mine >= 0:
-            if spent[mine] or (granted[row].sum() + 1) * gpus[row] > quotas[mine]:
-                continue
-            if quota_left[mine] < gpus[row]:
-                spent[mine] = True
-                continue
+        if not _within(quota[row], (granted[row].sum() + 1) * gpus[row], gpus[row], quotas, quota_left, spent):
+            continue
         for position in range(-room.shape[0], tries.shape[1]):
             if position < 0:  # a replica that is there tries its kind first
                 kind = position + room.shape[0]
@@ -161,8 +174,9 @@ def _serve(
             if left[kind] >= gpus[row]:
                 left[kind] -= gpus[row]
                 granted[row, kind] += 1
-                if mine >= 0:
-                    quota_left[mine] -= gpus[row]
+                for mine in quota[row]:
+                    if mine >= 0:
+                        quota_left[mine] -= gpus[row]
                 break
             closed[kind] = True
     left[closed] = 0

@@ -130,18 +130,22 @@ def _nodes(results: Mapping[str, Sequence[VectorEntry]], since: float) -> dict[s
     }
 
 
-_RATES = {
+RATES = {
     Usage.REQUESTS: Quantity.REQUESTS_FINISHED,
     Usage.PROMPT: Quantity.TOKENS_PROMPT,
     Usage.GENERATED: Quantity.TOKENS_GENERATED,
     Usage.PREEMPTED: Quantity.PREEMPTIONS,
+    Usage.QUEUED: Quantity.QUEUED_COUNT,
+    Usage.QUEUED_SECONDS: Quantity.QUEUED_SECONDS,
+    Usage.SERVED: Quantity.SERVED_COUNT,
+    Usage.SERVED_SECONDS: Quantity.SERVED_SECONDS,
 }
 
 
 def counters_of(samples: Samples) -> Floats:
-    """The counters of an engine's response, shape (len(_RATES),), as sums over its queues; NaN unknown."""
+    """The counters of an engine's response, shape (len(RATES),), as sums over its queues; NaN unknown."""
     rows = [row for row, subject in enumerate(samples.subjects) if isinstance(subject, Queue)]
-    return np.array([samples.column(quantity)[rows].sum() if rows else nan for quantity in _RATES.values()])
+    return np.array([samples.column(quantity)[rows].sum() if rows else nan for quantity in RATES.values()])
 
 
 def write_rates(values: Floats, before: Mapping[str, Floats], now: Mapping[str, Floats], step_s: float) -> None:
@@ -151,4 +155,4 @@ def write_rates(values: Floats, before: Mapping[str, Floats], now: Mapping[str, 
     """
     rises = [np.where(now[url] >= before[url], now[url] - before[url], now[url]) for url in now if url in before]
     if rises:
-        values[list(_RATES)] = np.sum(rises, axis=0) / step_s
+        values[list(RATES)] = np.sum(rises, axis=0) / step_s

@@ -187,7 +187,9 @@ def _card(each: Document) -> str:
     evidence = "".join(f"<li>{escape(sentence)}</li>" for sentence in binding["evidence"])
     if binding["missing"] and binding["verdict"] != Verdict.UNMEASURED:
         evidence += f"<li>not exposed: {escape(', '.join(binding['missing']))}</li>"
-    lines = "".join(_line(usage, profile.of(usage)) for usage in Usage if profile.of(usage).seconds > 0.0)
+    lines = "".join(
+        _line(usage, profile.of(usage)) for usage in Usage if usage < Usage.QUEUED and profile.of(usage).seconds > 0.0
+    )
     head = "".join(f"<th>{name}</th>" for name in ("", "p05 to p95", "mean", "while busy", "p50", "p95", "peak"))
     facts = ", ".join(_facts(each))
     return (

@@ -4,8 +4,9 @@ A profile comes from the daemon's histograms (`of_histograms`), from a history o
 recorded responses, which are a history of one moment each. All three go through the arithmetic of
 `scaler.signals.usage`. A quantity that was never measured is missing, and is None in a document.
 
-Mean times in the queue and in service follow from means of requests by Little's law, L = lambda x W (J. D. C. Little,
-"A Proof for the Queuing Formula", 1961): requests that wait, over requests that finish per second.
+Mean times in the queue and in service are those of the engine's own histograms, if it has them. Else they follow from
+means of requests by Little's law, L = lambda x W (J. D. C. Little, "A Proof for the Queuing Formula", 1961): requests
+that wait, over requests that finish per second. Requests that wait at a gateway are only in the latter.
 
 Worked example: on average 3 requests wait, 12 run and 1.5 finish per second: 2 s in the queue and 8 s in service.
 """
@@ -56,6 +57,10 @@ NAMES: Mapping[Usage, str] = MappingProxyType(
         Usage.QUEUED_FULL: "queued_while_full",
         Usage.RUNNING_ALL: "requests_running",
         Usage.CEILING: "gpu_engine_ceiling",
+        Usage.QUEUED: "queue_times_per_second",
+        Usage.QUEUED_SECONDS: "queue_seconds_per_second",
+        Usage.SERVED: "service_times_per_second",
+        Usage.SERVED_SECONDS: "service_seconds_per_second",
     }
 )
 _BY_NAME = {name: usage for usage, name in NAMES.items()}
@@ -115,13 +120,27 @@ class Profile:
         return longest.busy_seconds / longest.seconds if longest.seconds > 0.0 else nan
 
     @property
+    def is_queue_measured(self) -> bool:
+        """Whether `queue_s` is of the engine's histogram."""
+        return self.of(Usage.QUEUED).mean > 0.0
+
+    @property
+    def is_service_measured(self) -> bool:
+        """Whether `service_s` is of the engine's histogram."""
+        return self.of(Usage.SERVED).mean > 0.0
+
+    @property
     def queue_s(self) -> float:
         """Mean seconds in the queue; NaN if unknown."""
+        if self.is_queue_measured:
+            return _over(self.of(Usage.QUEUED_SECONDS).mean, self.of(Usage.QUEUED).mean)
         return _over(self.of(Usage.WAITING).mean, self.of(Usage.REQUESTS).mean)
 
     @property
     def service_s(self) -> float:
         """Mean seconds in service; NaN if unknown."""
+        if self.is_service_measured:
+            return _over(self.of(Usage.SERVED_SECONDS).mean, self.of(Usage.SERVED).mean)
         return _over(self.of(Usage.RUNNING_ALL).mean, self.of(Usage.REQUESTS).mean)
 
     @property
@@ -140,6 +159,10 @@ class Profile:
             "busy_ratio": _or_none(self.busy_ratio),
             "queue_seconds": _or_none(self.queue_s),
             "service_seconds": _or_none(self.service_s),
+            "measured_by_engine": {
+                "queue_seconds": self.is_queue_measured,
+                "service_seconds": self.is_service_measured,
+            },
             "cold_start_seconds": {"p50": self.start.p50, "p90": self.start.p90},
             "usage": {NAMES[usage]: _document(self.usage[usage]) for usage in self.usage},
             "operating_points": [point._asdict() for point in self.points],

@@ -1,4 +1,4 @@
-"""Takes what a profile needs beside the policy's columns from responses: GPU quantities, and preemptions. Pure.
+"""Takes what a profile needs beside the policy's columns from responses: GPU quantities, and counters. Pure.
 
 A slot has for each quantity a sum and the weight of what is in it, so that a mean over several slots is over what is
 known. Ratios weigh by the share of a whole GPU, as engine activity does; the others count per GPU or MIG instance. Only
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 from numba import types
@@ -23,7 +23,7 @@ from scaler.jit import INDICES, kernel
 
 
 class GpuUsage(IntEnum):
-    """The columns. PREEMPTED is of engines: requests per second."""
+    """The columns. From PREEMPTED on they are of engines: requests, or seconds of requests, per second."""
 
     SM = 0
     OCCUPANCY = 1
@@ -35,6 +35,10 @@ class GpuUsage(IntEnum):
     PCIE = 7
     NVLINK = 8
     PREEMPTED = 9
+    QUEUED = 10
+    QUEUED_SECONDS = 11
+    SERVED = 12
+    SERVED_SECONDS = 13
 
 
 RATIOS = 4  # the first columns
@@ -49,11 +53,18 @@ GPU_COLUMNS: Mapping[GpuUsage, tuple[Quantity, ...]] = {  # several: their sum
     GpuUsage.PCIE: (Quantity.GPU_PCIE_SENT, Quantity.GPU_PCIE_RECEIVED),
     GpuUsage.NVLINK: (Quantity.GPU_NVLINK_SENT, Quantity.GPU_NVLINK_RECEIVED),
 }
-# Of a slot: the sums, their weights, and of an engine its counter of preemptions with the time of the response.
+COUNTERS: Mapping[GpuUsage, Quantity] = {  # of engines, in the order of the columns
+    GpuUsage.PREEMPTED: Quantity.PREEMPTIONS,
+    GpuUsage.QUEUED: Quantity.QUEUED_COUNT,
+    GpuUsage.QUEUED_SECONDS: Quantity.QUEUED_SECONDS,
+    GpuUsage.SERVED: Quantity.SERVED_COUNT,
+    GpuUsage.SERVED_SECONDS: Quantity.SERVED_SECONDS,
+}
+# Of a slot: the sums, their weights, and of an engine its counters with the time of the response.
 _COUNT = len(GpuUsage)
-_PREEMPTED = int(GpuUsage.PREEMPTED)
-LAST, AT = 2 * _COUNT, 2 * _COUNT + 1
-USAGE_WIDTH = 2 * _COUNT + 2
+_COUNTED = int(GpuUsage.PREEMPTED)  # the first of the counters
+LAST, AT = 2 * _COUNT, 2 * _COUNT + len(COUNTERS)
+USAGE_WIDTH = AT + 1
 
 
 def gpu_columns(samples: Samples) -> Floats:
@@ -78,19 +89,21 @@ def of_gpus(columns: Floats, gpus: Mapping[int, Gpu]) -> Floats:
     return usage
 
 
-def count_preemptions(usage: Floats, counter: float, at: float) -> None:
-    """Writes the rate of an engine's preemptions into its slot. counter: NaN if not exposed. at: POSIX seconds."""
-    last, elapsed = float(usage[LAST]), at - float(usage[AT])
-    usage[LAST], usage[AT] = counter, at
-    rate = np.nan
-    if elapsed > 0.0 and not isnan(last + counter):
-        rate = (counter - last if counter >= last else counter) / elapsed  # one that has fallen was restarted at 0
-    usage[GpuUsage.PREEMPTED] = rate
-    usage[_COUNT + GpuUsage.PREEMPTED] = 0.0 if isnan(rate) else 1.0
+def count_rates(usage: Floats, sums: Mapping[Quantity, float], at: float) -> None:
+    """Writes the rates of an engine's COUNTERS into its slot. sums: what it exposes. at: POSIX seconds."""
+    elapsed = at - float(usage[AT])
+    usage[AT] = at
+    for position, (column, quantity) in enumerate(COUNTERS.items(), LAST):
+        last, counter, rate = float(usage[position]), sums.get(quantity, nan), nan
+        usage[position] = counter
+        if elapsed > 0.0 and not isnan(last + counter):
+            rate = (counter - last if counter >= last else counter) / elapsed  # one that has fallen was restarted at 0
+        usage[column] = rate
+        usage[_COUNT + column] = 0.0 if isnan(rate) else 1.0
 
 
 def means(usage: Floats, owner: Rows, fresh: Mask, rows: int) -> Floats:
-    """The means of each workload over its fresh slots, shape (rows, len(GpuUsage)); NaN unknown. Preemptions are a sum.
+    """The means of each workload over its fresh slots, shape (rows, len(GpuUsage)); NaN unknown. Rates are sums.
 
     usage: shape (slots, USAGE_WIDTH). owner: the workload of each slot, -1 for none.
     """
@@ -117,5 +130,5 @@ def _add_up(usage: Floats, owner: Rows, fresh: Mask, found: Floats, weights: Flo
         for column in range(found.shape[1]):
             if weights[to, column] == 0.0:
                 found[to, column] = np.nan
-            elif column != _PREEMPTED:
+            elif column < _COUNTED:
                 found[to, column] /= weights[to, column]

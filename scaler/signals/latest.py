@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import isnan
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from exporter.model import (
     GapReason,
     GpuPart,
     PodKey,
-    Quantity,
     ReplicaCount,
     Role,
     Samples,
@@ -226,7 +225,7 @@ class LatestSamples:
         page = queues.read(samples, target.role, source.queue, at, pods=source.pods, slo=source.slo)
         if target.role is Role.PODS:
             rates.of_engine(page.values, page.sums, self._slots.work[slot], at, page.splits, lags=page.lags)
-            gpu_usage.count_preemptions(self._slots.usage[slot], page.sums.get(Quantity.PREEMPTIONS, nan), at)
+            gpu_usage.count_rates(self._slots.usage[slot], page.sums, at)
         else:
             rates.of_gateway(page.values, self._slots.work[slot], at)
         self._slots.values[slot] = page.values

@@ -14,7 +14,7 @@ peak is the highest value of the last 4 to 8 days (VPA aggregates memory over 8)
 An unknown value adds nothing, and neither does the time of a gap. GPU values are those that are exclusively the
 workload's (`signals.gpus`), as a mean over its GPUs.
 
-Per workload: 12 x 32 single-precision and 20 x 6 + 3 double-precision floats, 2,520 bytes.
+Per workload: 12 x 32 single-precision and 24 x 6 + 3 double-precision floats, 2,712 bytes.
 
 Worked example: 60 s of 0.5 and 60 s of 0.9 while requests run, then 120 s of 0 without any: the mean is 0.35, the mean
 over busy time 0.7, the peak 0.9, and the 75th percentile in the bucket of 0.5.
@@ -66,6 +66,10 @@ class Usage(IntEnum):
     QUEUED_FULL = 17  # 1 while requests wait and the GPUs or the KV cache are full, else 0
     RUNNING_ALL = 18  # requests of the workload
     CEILING = 19  # the most that ENGINE may be, ratio: less than 1 on MIG instances of several slices
+    QUEUED = 20  # per second: requests of which the engine measured the time in its queue
+    QUEUED_SECONDS = 21  # per second: the sum of these times
+    SERVED = 22  # as QUEUED, of the time in service
+    SERVED_SECONDS = 23
 
 
 class Scale(NamedTuple):
@@ -364,6 +368,10 @@ _FROM_GPUS = {
     Usage.PCIE: GpuUsage.PCIE,
     Usage.NVLINK: GpuUsage.NVLINK,
     Usage.PREEMPTED: GpuUsage.PREEMPTED,
+    Usage.QUEUED: GpuUsage.QUEUED,
+    Usage.QUEUED_SECONDS: GpuUsage.QUEUED_SECONDS,
+    Usage.SERVED: GpuUsage.SERVED,
+    Usage.SERVED_SECONDS: GpuUsage.SERVED_SECONDS,
 }
 
 

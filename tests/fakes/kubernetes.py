@@ -30,7 +30,8 @@ PATIENCE_S = 60.0  # never reached: only shows which await hung
 PARTIAL = "as=PartialObjectMetadata"
 
 
-KINDS = (*RESOURCES, *SHARED, *(each for each in CHECKED if each not in RESOURCES))
+OLDER = tuple(each.before for each in SHARED if each.before is not None)  # other versions of the same kinds
+KINDS = (*RESOURCES, *SHARED, *OLDER, *(each for each in CHECKED if each not in RESOURCES))
 
 
 class Request(NamedTuple):
@@ -200,7 +201,8 @@ class FakeKubernetes:
 
     @staticmethod
     def _key(document):
-        resource = next((r for r in KINDS if r.kind == document["kind"]), None)
+        named = [r for r in KINDS if r.kind == document["kind"]]
+        resource = next((r for r in named if r.version == document["apiVersion"]), named[0] if named else None)
         assert resource is not None, f"{document['kind']} is of none of Tidegate's RESOURCES"
         return resource, document["metadata"].get("namespace"), document["metadata"]["name"]
 

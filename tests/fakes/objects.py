@@ -22,6 +22,8 @@ API = {
     "InferenceService": "serving.kserve.io/v1beta1",
     "InferenceSet": "kaito.sh/v1beta1",
     "Workspace": "kaito.sh/v1beta1",
+    "ClusterQueue": "kueue.x-k8s.io/v1beta2",
+    "LocalQueue": "kueue.x-k8s.io/v1beta2",
 }
 
 
@@ -211,6 +213,17 @@ def node(name="node-1", *, gpus=8, gpu="nvidia.com/gpu", ready=True, schedulable
 def resource_quota(name, namespace="ai", *, gpus, gpu="nvidia.com/gpu", **more):
     spec = {"hard": {f"requests.{gpu}": str(gpus), "requests.cpu": "64"}}
     return thing("ResourceQuota", name, namespace, spec=spec, status={}, more=more)
+
+
+def cluster_queue(name, *, gpus, reserved=0, gpu="nvidia.com/gpu", flavor="default", **more):
+    flavors = [{"name": flavor, "resources": [{"name": gpu, "nominalQuota": str(gpus)}]}]
+    spec = {"resourceGroups": [{"coveredResources": [gpu], "flavors": flavors}]}
+    used = [{"name": flavor, "resources": [{"name": gpu, "total": str(reserved), "borrowed": "0"}]}]
+    return thing("ClusterQueue", name, None, spec=spec, status={"flavorsReservation": used}, more=more)
+
+
+def local_queue(name, namespace="ai", *, queue, **more):
+    return thing("LocalQueue", name, namespace, spec={"clusterQueue": queue}, status={}, more=more)
 
 
 def endpoint_slice(name, namespace="ai", *, service, addresses=(), unready=(), ports=None, family="IPv4", **more):

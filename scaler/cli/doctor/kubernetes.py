@@ -48,7 +48,7 @@ class ClusterChecks(NamedTuple):
 
 class Permission(NamedTuple):
     """namespace: "" for all namespaces, or a cluster-scoped resource. reason: what does not work without it.
-    served: `GROUP/VERSION` of an optional resource; "" if every cluster has it.
+    served: each `GROUP/VERSION` of an optional resource; () if every cluster has it.
     """
 
     group: str
@@ -57,7 +57,7 @@ class Permission(NamedTuple):
     namespace: str = ""
     name: str = ""
     reason: str = ""
-    served: str = ""
+    served: tuple[str, ...] = ()
 
     def accesses(self) -> tuple[AccessRequest, ...]:
         """One review for each verb. A creation has no name yet."""
@@ -177,14 +177,21 @@ def _watch_permissions(kubernetes: Kubernetes) -> Iterator[Permission]:
     for resource in RESOURCES:
         reason = "workloads of triggers" if resource in (SCALEDOBJECTS, SCALEDJOBS) else "workloads and pods"
         for namespace in (kubernetes.namespaces or ("",)) if resource.namespaced else ("",):
-            served = resource.version if resource.optional else ""
+            served = _versions(resource)
             yield Permission(resource.group, resource.name, ("list", "watch"), namespace, reason=reason, served=served)
+
+
+def _versions(resource: Resource) -> tuple[str, ...]:
+    """Of an optional resource."""
+    found = (resource, resource.before) if resource.optional else ()
+    return tuple(each.version for each in found if each is not None)
 
 
 def _share_permissions(config: Config) -> Iterator[Permission]:
     for resource in SHARED if config.sharing is not None else ():
         reason = "quotas of shared GPUs; without it none limits them"
-        yield Permission(resource.group, resource.name, ("list", "watch"), "", reason=reason)
+        served = _versions(resource)
+        yield Permission(resource.group, resource.name, ("list", "watch"), "", reason=reason, served=served)
 
 
 def _event_permissions(kubernetes: Kubernetes) -> Iterator[Permission]:
@@ -232,7 +239,9 @@ async def _check_permissions(
         result = f"may not {', '.join(missing)}: {permission.reason}"
         return fail(f"permission: {permission}", result, permission.remedy())
 
-    needed = [permission for permission in permissions if not permission.served or permission.served in groups]
+    needed = [
+        permission for permission in permissions if not permission.served or groups.intersection(permission.served)
+    ]
     checks = [check for check in await asyncio.gather(*map(review, needed)) if check is not None]
     return checks or [ok("permissions", f"all {len(needed)} that the configuration needs")]
 

@@ -1,7 +1,7 @@
-"""Collects a report from a running daemon, or from a Prometheus history.
+"""Collects a report from a running daemon.
 
-Worked example: `collect(ReportRequest(("ai/chat",), "http://localhost:8080"), now=…)` reads two documents of the daemon
-and returns the report of `ai/chat`.
+Worked example: `collect(DaemonReportRequest(("ai/chat",), "http://localhost:8080"), progress)` reads documents of the
+daemon and returns the report of `ai/chat`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class BadReportRequest(ValueError):  # noqa: N818 - named for what is wrong
 
 
 @dataclass(frozen=True, slots=True)
-class ReportRequest:
+class DaemonReportRequest:
     """names: workloads as NAMESPACE/NAME; empty is all. server: URL of the daemon."""
 
     names: Sequence[str]
     server: str
 
 
-def collect(request: ReportRequest, progress: Progress) -> dict[str, Any]:
+def collect(request: DaemonReportRequest, progress: Progress) -> dict[str, Any]:
     """The report of a running daemon. Raises Unanswered, BadReportRequest."""
     accounts = document(request.server, "/api/v1/accounts", TIMEOUT_S)
     progress("accounts", 0.4)

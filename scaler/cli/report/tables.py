@@ -29,6 +29,12 @@ def report_tables(report: Document, console: Console | None = None) -> None:
         out.print(Text("No data yet: the first tick has not run.", DIM))
         return
     span = write_duration(round(report["now"] - report["since"]))
+    if (recorded := report.get("recorded")) is not None:
+        read = f"{recorded['responses']} responses of {recorded['targets']} targets in {span}"
+        left_out = recorded["files"] - recorded["responses"]
+        out.print(Text(read + (f"; {left_out} files are none" if left_out else ""), DIM))
+    if not report["workloads"] and report["nodes"] is None:
+        return
     out.print(Text("GPU-hours by state", HEAD), Text(f"in {span}", DIM))
     out.print()
     out.print(_hours_table(report))

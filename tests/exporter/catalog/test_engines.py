@@ -1,6 +1,6 @@
 """Queues are read from vLLM, SGLang, Triton and llama.cpp."""
 
-from math import isnan
+from math import isnan, nan
 
 import pytest
 
@@ -357,6 +357,51 @@ def test_text_of_real_servers_is_read(read, cell):
         """
     )
     assert cell(samples, "m", Q.REQUESTS_WAITING) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("queued", "served", "also"),
+    [
+        ("vllm:request_queue_time_seconds", "vllm:request_inference_time_seconds", "vllm:prompt_tokens_total"),
+        (
+            "ray_vllm_request_queue_time_seconds",
+            "ray_vllm_request_inference_time_seconds",
+            "ray_vllm_prompt_tokens_total",
+        ),
+        ("request_queue_time_seconds", "request_inference_time_seconds", "num_request_max"),
+        ("sglang:queue_time_seconds", None, "sglang:prompt_tokens_total"),
+        (
+            "lmdeploy:request_queue_time_seconds",
+            "lmdeploy:request_inference_time_seconds",
+            "lmdeploy:prompt_tokens_total",
+        ),
+        ("trtllm_request_queue_time_seconds", "trtllm_request_inference_time_seconds", "trtllm_prompt_tokens_total"),
+        ("tgi_request_queue_duration", "tgi_request_inference_duration", "tgi_request_success"),
+        ("te_request_queue_duration", "te_request_inference_duration", "te_request_success"),
+    ],
+)
+def test_times_in_queue_and_service_are_counts_and_sums_of_histograms(read, cell, queued, served, also):
+    histograms = [(queued, 4, 2.5)] + ([] if served is None else [(served, 4, 30.0)])
+    lines = [f'{name}_{ending}{{model_name="m"}} {value}\n' for name, *pair in histograms
+             for ending, value in zip(("count", "sum"), pair, strict=True)]  # fmt: skip
+    samples = read("".join(lines) + f'{also}{{model_name="m"}} 1\n')
+    assert [cell(samples, "m", each) for each in (Q.QUEUED_COUNT, Q.QUEUED_SECONDS)] == [4.0, 2.5]
+    times = [cell(samples, "m", each) for each in (Q.SERVED_COUNT, Q.SERVED_SECONDS)]
+    assert times == ([4.0, 30.0] if served else pytest.approx([nan, nan], nan_ok=True))
+
+
+def test_durations_of_triton_are_microseconds_of_successful_requests(read, cell):
+    samples = read(
+        """
+        nv_inference_request_success{model="m",version="1"} 4
+        nv_inference_queue_duration_us{model="m",version="1"} 2500000
+        nv_inference_compute_input_duration_us{model="m",version="1"} 1000000
+        nv_inference_compute_infer_duration_us{model="m",version="1"} 28000000
+        nv_inference_compute_output_duration_us{model="m",version="1"} 1000000
+        """
+    )
+    quantities = (Q.QUEUED_COUNT, Q.QUEUED_SECONDS, Q.SERVED_COUNT, Q.SERVED_SECONDS)
+    assert [cell(samples, "m", each) for each in quantities] == [4.0, 2.5, 4.0, 30.0]
 
 
 @pytest.mark.parametrize("name", ["vllm:num_preemptions_total", "sglang:num_retracted_requests_total"])

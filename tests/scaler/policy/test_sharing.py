@@ -27,11 +27,11 @@ def wishes(rows):
         rank=np.array(columns["rank"], dtype=np.int64),
         kept=np.array(columns["kept"], dtype=np.int64),
         held=np.array([[*held, 0, 0, 0][:KINDS] for held in columns["held"]], dtype=np.int64).reshape(-1, KINDS),
-        quota=np.array(columns["quota"], dtype=np.int64),
+        quota=np.array([[*quota, NONE, NONE][:QUOTAS] for quota in columns["quota"]], np.int64).reshape(-1, QUOTAS),
     )
 
 
-def one(demand, gpus=1, kinds=(0,), priority=0, weight=1.0, *, idle=False, rank=0, kept=0, held=(), quota=NONE):
+def one(demand, gpus=1, kinds=(0,), priority=0, weight=1.0, *, idle=False, rank=0, kept=0, held=(), quota=()):
     return {
         "demand": demand, "gpus": gpus, "kinds": list(kinds), "priority": priority, "weight": weight, "idle": idle,
         "rank": rank, "kept": kept, "held": held, "quota": quota,
@@ -51,11 +51,12 @@ def reference(free, growth, quotas, rows):
     wished = [(sort_key(row, n + 1), number) for number, row in enumerate(rows) for n in range(row["demand"])]
     for _, number in sorted(wished):
         row = rows[number]
-        mine = row["quota"]
-        if mine in spent or (mine != NONE and (sum(granted[number]) + 1) * row["gpus"] > quotas[mine]):
+        mine = set(row["quota"])
+        if mine & spent or any((sum(granted[number]) + 1) * row["gpus"] > quotas[quota] for quota in mine):
             continue
-        if mine != NONE and quota_left[mine] < row["gpus"]:
-            spent.add(mine)
+        full = {quota for quota in mine if quota_left[quota] < row["gpus"]}
+        spent |= full
+        if full:
             continue
         there = [kind for kind, many in enumerate(row["held"]) if granted[number][kind] < many]
         for kind in [*there, *row["kinds"], *(kind + KINDS for kind in row["kinds"])]:
@@ -64,8 +65,8 @@ def reference(free, growth, quotas, rows):
             if left[kind] >= row["gpus"]:
                 left[kind] -= row["gpus"]
                 granted[number][kind] += 1
-                if mine != NONE:
-                    quota_left[mine] -= row["gpus"]
+                for quota in mine:
+                    quota_left[quota] -= row["gpus"]
                 break
             closed.add(kind)
     return granted
@@ -88,7 +89,7 @@ def clusters(draw, most_gpus=4, most_kinds=KINDS, *, there=True, limited=True):
         "idle": st.booleans(),
         "kept": st.integers(0, 2) if there else st.just(0),
         "held": st.lists(st.integers(0, 2), max_size=KINDS) if there else st.just(()),
-        "quota": st.sampled_from([NONE, 0, 1]),
+        "quota": st.lists(st.integers(0, QUOTAS - 1), max_size=QUOTAS, unique=True),
     })  # fmt: skip
     rows = draw(st.lists(row, min_size=1, max_size=6))
     ranks = draw(st.permutations(range(len(rows))))
@@ -117,7 +118,7 @@ def test_no_more_than_is_free_and_no_more_than_asked_on_kinds_that_fit(cluster):
     used = gpus @ np.hstack([got.placed, got.pending])
     assert (got.left + used <= [*free, *growth]).all()
     for number, quota in enumerate(quotas):
-        mine = np.array([row["quota"] == number for row in rows])
+        mine = np.array([number in row["quota"] for row in rows])
         assert (gpus * (got.placed + got.pending).sum(axis=1))[mine].sum() + got.quota_left[number] <= quota
     for row, placed, pending, limited in zip(rows, got.placed, got.pending, got.limited, strict=True):
         assert placed.sum() + pending.sum() <= row["demand"]
@@ -246,7 +247,7 @@ def test_equal_priority_takes_no_replica_away_and_a_higher_one_does():
 
 
 def test_quota_limits_the_workloads_of_its_namespace_alone():
-    got = shares([9], [one(4, quota=0), one(4, quota=0, rank=1), one(4, rank=2)], quotas=(5, 0))
+    got = shares([9], [one(4, quota=(0,)), one(4, quota=(0,), rank=1), one(4, rank=2)], quotas=(5, 0))
     assert got.placed[:, 0].tolist() == [3, 2, 4]
     assert (got.left[0], got.quota_left.tolist()) == (0, [0, 0])
 

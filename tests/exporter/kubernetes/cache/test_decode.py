@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from exporter.kubernetes.decode import Malformed, decode, identify
 from exporter.kubernetes.objects import Link, Pod, Ref, ScaledObjectTrigger
+from exporter.kubernetes.placement import PodTraits
 from exporter.kubernetes.resources import (
     DEPLOYMENTS,
     HPAS,
@@ -54,6 +55,7 @@ def test_pod_is_decoded_with_all_fields():
         labels={"app": "chat", "pod-template-hash": "7d"},
         ports={"http": 8000},
         gpus={"nvidia.com/gpu": 2},
+        traits=PodTraits(best_effort=True),
     ) == read(PODS, document)
 
 

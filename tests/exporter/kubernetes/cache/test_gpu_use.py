@@ -3,12 +3,15 @@
 import pytest
 
 from exporter.kubernetes.gpu_use import GpuKind
+from exporter.kubernetes.kueue import NO_QUEUES
 from exporter.kubernetes.objects import Ref
-from exporter.kubernetes.resources import NODES, QUOTAS
+from exporter.kubernetes.placement import PodTraits, QuotaScope, Taint, Toleration
+from exporter.kubernetes.resources import KUEUE, NODES, QUOTAS
 from tests.fakes import objects
 
 T0 = 1000.0
-T4 = GpuKind("nvidia.com/gpu", "Tesla-T4")
+GPU = "nvidia.com/gpu"
+T4 = GpuKind(GPU, "Tesla-T4")
 CHAT = Ref("ai", "Deployment", "chat")
 TARGETS = frozenset({CHAT})
 
@@ -45,7 +48,7 @@ def test_gpus_of_a_target_and_of_other_pods_are_counted_by_kind(chat, apply):
     use = chat.gpu_use(TARGETS, T0)
     assert (use.allocatable, use.used) == ({T4: 8}, {T4: 5})
     assert use.by_target[CHAT].held == {T4: 2}
-    assert use.requested == {("ai", "nvidia.com/gpu"): 2, ("other", "nvidia.com/gpu"): 3}
+    assert {key[:2]: many for key, many in use.requested.items()} == {("ai", GPU): 2, ("other", GPU): 3}
 
 
 def test_terminating_pod_uses_its_gpu_and_does_not_stay(chat, apply):
@@ -72,11 +75,60 @@ def test_mig_instances_and_models_are_kinds_of_their_own(apply):
     assert cluster.gpu_use(TARGETS, T0).allocatable == kinds
 
 
-def test_lowest_quota_of_a_namespace_counts_and_one_for_some_pods_does_not(cluster):
-    scoped = objects.resource_quota("scoped", gpus=1, spec={"scopes": ["BestEffort"]})
-    quotas = [objects.resource_quota("a", gpus=8), objects.resource_quota("b", gpus=5), scoped]
+def test_quotas_have_their_scopes_and_one_with_an_unknown_scope_limits_nothing(cluster):
+    selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["low"]}]}
+    quotas = [
+        objects.resource_quota("a", gpus=8, spec={"scopes": ["NotTerminating"]}),
+        objects.resource_quota("b", gpus=5, spec={"scopeSelector": selector}),
+        objects.resource_quota("c", gpus=1, spec={"scopes": ["CrossNamespacePodAffinity"]}),
+    ]
     cluster.replace(QUOTAS, None, quotas, T0)
-    assert cluster.gpu_use(TARGETS, T0).quotas == {("ai", "nvidia.com/gpu"): 5}
+    found = {quota.ref.name: (quota.gpus[GPU], quota.scopes) for quota in cluster.gpu_use(TARGETS, T0).quotas}
+    expected = (QuotaScope("PriorityClass", "NotIn", ("low",)),)
+    assert found == {"a": (8, (QuotaScope("NotTerminating"),)), "b": (5, expected)}
+
+
+def test_tainted_nodes_are_kinds_of_their_own(apply):
+    """Not those of a taint that only asks for another node, nor the taints of cordoned and failed nodes."""
+    taints = [
+        {"key": "team", "value": "a", "effect": "NoSchedule"},
+        {"key": "spot", "effect": "PreferNoSchedule"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+    ]
+    cluster = apply(node(), node("node-2", spec={"taints": taints}), objects.pod("alone", node="node-2", gpus=3))
+    tainted = T4._replace(taints=(Taint("team", "a", "NoSchedule"),))
+    use = cluster.gpu_use(TARGETS, T0)
+    assert (use.allocatable, use.used) == ({T4: 8, tainted: 8}, {tainted: 3})
+    apply(node("node-2"))
+    use = cluster.gpu_use(TARGETS, T0)
+    assert (use.allocatable, use.used) == ({T4: 16}, {T4: 3})
+
+
+def test_pod_that_a_queue_holds_is_not_admitted(chat, apply):
+    gate = {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
+    owner = ("ReplicaSet", "chat-1")
+    apply(objects.pod("chat-1-c", owner=owner, node=None, gpus=1, **{**unscheduled("SchedulingGated"), **gate}))
+    mine = chat.gpu_use(TARGETS, T0).by_target[CHAT]
+    assert (sum(mine.requested.values()), mine.admitted) == (3, {GPU: 2})
+
+
+def test_queues_of_kueue_are_known_while_all_of_them_are(cluster, apply):
+    for resource in KUEUE:
+        cluster.replace(resource, None, [], T0)
+    apply(objects.cluster_queue("gpus", gpus=8, reserved=3), objects.local_queue("main", queue="gpus"))
+    found = cluster.gpu_use(TARGETS, T0).kueue
+    assert (found.local, found.queues["gpus"].flavors[GPU]["default"].reserved) == ({("ai", "main"): "gpus"}, 3)
+    apply(objects.cluster_queue("gpus", gpus=8, reserved=5))
+    assert cluster.gpu_use(TARGETS, T0).kueue.queues["gpus"].flavors[GPU]["default"].reserved == 5
+    cluster.mark_lost(KUEUE[1], T0)
+    assert cluster.gpu_use(TARGETS, T0 + 61.0).kueue == NO_QUEUES
+
+
+def test_template_has_the_traits_that_taints_and_quotas_look_at(chat, apply):
+    pod = template()
+    pod["spec"] |= {"tolerations": [{"key": "a", "operator": "Exists"}], "priorityClassName": "low"}
+    apply(objects.deployment("chat", spec={"template": pod}))
+    assert chat.template(CHAT).traits == PodTraits((Toleration("a", "Exists", "", ""),), "low", best_effort=True)
 
 
 def test_nothing_is_counted_again_while_no_gpu_changes(chat, apply):

@@ -1,8 +1,8 @@
 """The reflector retries and reports once if the API server is down, refuses, or lacks a kind."""
 
 from exporter.kubernetes.reflector import ABSENT_DELAY_S, GOOD_WATCH_S, REFUSED_DELAY_S
-from exporter.kubernetes.resources import PODS, SCALEDOBJECTS
-from tests.fakes.objects import pod, scaled_object
+from exporter.kubernetes.resources import LOCALQUEUES, PODS, SCALEDOBJECTS
+from tests.fakes.objects import local_queue, pod, scaled_object
 
 
 async def test_outage_is_reported_once_and_retried_with_growing_delays(fake, store, clock, following, up_to_date):
@@ -99,6 +99,27 @@ async def test_kind_that_is_not_installed_is_absent_and_retried(fake, store, clo
         await up_to_date("talk")
         assert len(store.times_of("replace")) == 2  # a reinstalled kind has new versions, so it is listed again
     assert (store.problems, store.times_of("lost")) == ([], [])
+
+
+async def test_kind_of_an_older_version_is_followed_and_absent_only_without_both(
+    fake, store, clock, following, up_to_date
+):
+    queue = local_queue("main", queue="gpus", apiVersion="kueue.x-k8s.io/v1beta1")
+    fake.uninstall(LOCALQUEUES)
+    fake.install(LOCALQUEUES.before)
+    fake.put(queue)
+    async with following(LOCALQUEUES):
+        await up_to_date("main")
+        fake.delete(queue)
+        await up_to_date()
+        clock.advance(GOOD_WATCH_S)
+        fake.uninstall(LOCALQUEUES.before)
+        assert await clock.asleep() == ABSENT_DELAY_S
+        fake.install(LOCALQUEUES)
+        fake.put(local_queue("new", queue="gpus"))
+        clock.advance(ABSENT_DELAY_S)
+        await up_to_date("new")
+    assert (store.problems, store.times_of("lost"), len(store.times_of("absent"))) == ([], [], 1)
 
 
 async def test_missing_built_in_kind_is_lost_and_not_absent(fake, store, clock, following):

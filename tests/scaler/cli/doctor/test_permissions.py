@@ -67,7 +67,7 @@ def test_optional_kind_has_the_version_that_serves_it(resource):
     [right] = [
         each for each in permissions("kubernetes: {}") if (each.group, each.resource) == (resource.group, resource.name)
     ]
-    assert right.served == resource.path.removeprefix("/apis/")
+    assert right.served == (resource.path.removeprefix("/apis/"),)
 
 
 def test_rule_has_the_form_of_a_role():

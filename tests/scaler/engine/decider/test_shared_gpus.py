@@ -31,8 +31,8 @@ def supply(free, held, *, growth=0, gpus=(1, 1), quota=(), requested=None):
         kinds=np.zeros((rows, 1), dtype=np.int64),
         held=np.array(held).reshape(-1, 1),
         staying=np.array(held).reshape(-1, 1),
-        quota=np.full(rows, 0 if quota else NONE),
-        requested=np.array(held if requested is None else requested),
+        quota=np.full((rows, 2), [0 if quota else NONE, NONE]),
+        requested=np.array([[each, 0] for each in (held if requested is None else requested)]),
     )
 
 
@@ -178,6 +178,13 @@ def test_idle_workload_sleeps_early_only_if_another_wants_its_gpu_and_never_befo
     assert seconds >= SHORTEST_S - 5.0
     assert both.scene.outcome("chat") == (0, False, "asleep")
     assert both.scene.outcome("batch") == (2, True, "serving")
+
+
+def test_idle_workload_that_may_not_sleep_keeps_its_replica_and_its_gpu_is_not_promised(stage):
+    both = stage(chat=shared(), batch=shared(10), minimum=1)
+    both.has_gpus(2)
+    for _ in range(40):
+        assert both.round(chat=0, batch=32) == ((1, True, "warm"), (1, True, "capacity_limited"))
 
 
 def test_idle_workload_without_a_fresh_wake_source_keeps_its_replica_for_all_that_others_want(stage):

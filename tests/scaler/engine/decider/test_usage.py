@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from exporter.model import WorkloadKey
+from scaler.report.profile import of_histograms
 from scaler.signals.usage import Usage, distribution
 
 DCGM = (
@@ -68,6 +70,19 @@ def test_preemptions_are_a_rate_of_the_engines_counter(stage, page):
     assert usage(stage, Usage.PREEMPTED).peak == pytest.approx(2.0)
 
 
+def test_times_in_queue_and_service_are_those_of_the_engines_histograms(stage, page):
+    for count in range(0, 70, 10):
+        times = "".join(
+            f'vllm:request_{name}_time_seconds_{ending}{{model_name="m"}} {value}\n'
+            for name, each in (("queue", 0.5), ("inference", 8.0))
+            for ending, value in (("count", count), ("sum", count * each))
+        )
+        stage.rounds(5, {stage.engine: page.vllm(waiting=0, running=2) + times})
+    profile = of_histograms(WorkloadKey("ai", "chat"), stage.decider.usage, 0)
+    assert (profile.queue_s, profile.service_s) == pytest.approx((0.5, 8.0))
+    assert profile.to_document()["measured_by_engine"] == {"queue_seconds": True, "service_seconds": True}
+
+
 def test_restart_keeps_the_profile(stage, page, scene, plan):
     stage.rounds(60, {stage.engine: page.vllm(waiting=0, running=2), stage.node: gpu(["chat-0"])})
     state = stage.decider.state(stage.now)
@@ -76,6 +91,6 @@ def test_restart_keeps_the_profile(stage, page, scene, plan):
     assert distribution(after.decider.usage, 0, Usage.DRAM) == usage(stage, Usage.DRAM)
 
 
-def test_profile_of_a_workload_takes_2520_bytes(stage):
+def test_profile_of_a_workload_takes_2712_bytes(stage):
     columns = stage.decider.usage.columns().values()
-    assert sum(np.prod(column.shape[1:]) * column.itemsize for column in columns) == 12 * 32 * 4 + (20 * 6 + 3) * 8
+    assert sum(np.prod(column.shape[1:]) * column.itemsize for column in columns) == 12 * 32 * 4 + (24 * 6 + 3) * 8
