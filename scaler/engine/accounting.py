@@ -35,15 +35,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from math import isnan, nan, prod
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.model import Floats, GpuPart
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, fitting, named, zero_if_unknown
-from scaler.policy.constraints import ReplicaCost
-from scaler.signals.aggregate import Aggregate
+from scaler.policy.prices import ReplicaCost
+
+if TYPE_CHECKING:  # importing it compiles kernels, and the daemon listens first
+    from scaler.signals.aggregate import Aggregate
 
 NOT_YET = -1
 HOUR_S, DAY_S = 3600.0, 86400.0

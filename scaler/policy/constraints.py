@@ -25,6 +25,7 @@ from .estimators.further_hour import SHORTEST_COUNTED_S, RecordedPauses
 from .estimators.idle_time import Gaps, decayed_time
 from .estimators.keep_warm import DAY_S, KeepWarm, KeepWarmRules, Saving, Stakes
 from .overrides import ActiveOverride, Brake, OverrideChanges, Overrides, WorkloadOverrides
+from .prices import ReplicaCost
 from .sizing import (
     UNLEARNED_START_S,
 )
@@ -44,18 +45,6 @@ class HourlyPrices(NamedTuple):
 
 # An hour of an H100 costs two to four dollars; an hour of a person who waits for a machine, twenty to a hundred.
 PRICES = HourlyPrices(gpu_hour=2.5, waiting_hour=30.0)
-
-
-class ReplicaCost(NamedTuple):
-    """The GPUs of one replica and its price, shape (rows,); NaN unknown.
-
-    hour: the money for an hour of it with all its GPUs: whole ones at the price of their model, so a MIG slice costs
-          its part. The wait and the warmth are weighed in one currency, and an H100 costs eight times as much as an L4:
-          one price for both keeps the one warm too long and the other too short.
-    """
-
-    gpus: Floats
-    hour: Floats
 
 
 class KeepWarmConfig(NamedTuple):

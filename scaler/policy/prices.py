@@ -17,6 +17,8 @@ from functools import lru_cache
 from math import nan
 from typing import NamedTuple
 
+from exporter.model import Floats
+
 
 class ListPrice(NamedTuple):
     """A public on-demand list price, in dollars per hour of one GPU and its part of the instance."""
@@ -71,3 +73,15 @@ def _match(prices: Mapping[str, float], model: str | None) -> float | None:
     of = name_parts(model or "")
     fitting = [name for name in prices if name_parts(name) and name_parts(name) <= of]
     return prices[max(fitting, key=lambda name: (len(name_parts(name)), name))] if fitting else None
+
+
+class ReplicaCost(NamedTuple):
+    """The GPUs of one replica and its price, shape (rows,); NaN unknown.
+
+    hour: the money for an hour of it with all its GPUs: whole ones at the price of their model, so a MIG slice costs
+          its part. The wait and the warmth are weighed in one currency, and an H100 costs eight times as much as an L4:
+          one price for both keeps the one warm too long and the other too short.
+    """
+
+    gpus: Floats
+    hour: Floats

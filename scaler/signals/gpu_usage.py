@@ -14,12 +14,9 @@ from enum import IntEnum
 from math import isnan, nan
 
 import numpy as np
-from numba import types
 
 from exporter.catalog.gpus import share
 from exporter.model import Floats, Gpu, Quantity, Samples
-from scaler.columns import Mask, Rows
-from scaler.jit import INDICES, kernel
 
 
 class GpuUsage(IntEnum):
@@ -62,7 +59,7 @@ COUNTERS: Mapping[GpuUsage, Quantity] = {  # of engines, in the order of the col
 }
 # Of a slot: the sums, their weights, and of an engine its counters with the time of the response.
 _COUNT = len(GpuUsage)
-_COUNTED = int(GpuUsage.PREEMPTED)  # the first of the counters
+MEANS = int(GpuUsage.PREEMPTED)  # the first of the counters
 LAST, AT = 2 * _COUNT, 2 * _COUNT + len(COUNTERS)
 USAGE_WIDTH = AT + 1
 
@@ -100,35 +97,3 @@ def count_rates(usage: Floats, sums: Mapping[Quantity, float], at: float) -> Non
             rate = (counter - last if counter >= last else counter) / elapsed  # one that has fallen was restarted at 0
         usage[column] = rate
         usage[_COUNT + column] = 0.0 if isnan(rate) else 1.0
-
-
-def means(usage: Floats, owner: Rows, fresh: Mask, rows: int) -> Floats:
-    """The means of each workload over its fresh slots, shape (rows, len(GpuUsage)); NaN unknown. Rates are sums.
-
-    usage: shape (slots, USAGE_WIDTH). owner: the workload of each slot, -1 for none.
-    """
-    found = np.zeros((rows, _COUNT))
-    _add_up(usage, owner, fresh, found, np.zeros((rows, _COUNT)))
-    return found
-
-
-_TABLE = types.Array(types.float64, 2, "C")
-
-
-@kernel(types.void(_TABLE, INDICES, types.Array(types.boolean, 1, "C"), _TABLE, _TABLE))
-def _add_up(usage: Floats, owner: Rows, fresh: Mask, found: Floats, weights: Floats) -> None:
-    for slot in range(usage.shape[0]):
-        to = owner[slot]
-        if to < 0 or not fresh[slot]:
-            continue
-        for column in range(found.shape[1]):
-            weight = usage[slot, found.shape[1] + column]
-            if weight > 0.0:  # NaN is not
-                found[to, column] += usage[slot, column]
-                weights[to, column] += weight
-    for to in range(found.shape[0]):
-        for column in range(found.shape[1]):
-            if weights[to, column] == 0.0:
-                found[to, column] = np.nan
-            elif column < _COUNTED:
-                found[to, column] /= weights[to, column]

@@ -39,7 +39,7 @@ from scaler.policy.capacity import (
 from scaler.policy.columns import Readings, Signal
 from scaler.policy.groups import Sharing
 
-from . import gpu_usage, queues, rates
+from . import gpu_usage, queues, rates, usage
 from .activity import Activity
 from .aggregate import Aggregate, HeldGpus, VisibleGpus
 from .gpus import GpuShares, Price, beside, no_price, on_page
@@ -443,7 +443,7 @@ class LatestSamples:
         """What profiles need beside `totals`, of all workloads; shape (rows, len(GpuUsage)), NaN unknown."""
         slots = self._slots
         fresh = (now - slots.at <= slots.limit) & ~slots.leaving
-        return gpu_usage.means(slots.usage, slots.owner, fresh, len(self.sources))
+        return usage.means(slots.usage, slots.owner, fresh, len(self.sources))
 
     def totals(self, rows: Rows, now: float) -> Aggregate:
         """Add up what is fresh at `now` for these workloads; no row twice."""

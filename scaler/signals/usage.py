@@ -30,12 +30,12 @@ from numba import types
 from numpy.typing import NDArray
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Rows, copy_into, named, zero_if_unknown
-from scaler.jit import NUMBER, kernel, part
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
+from scaler.jit import INDICES, NUMBER, kernel, part
 from scaler.policy.capacity import WorkRate
 
 from .aggregate import Aggregate
-from .gpu_usage import GpuUsage
+from .gpu_usage import MEANS, GpuUsage
 
 Weights: TypeAlias = NDArray[np.float32]
 
@@ -396,3 +396,32 @@ def busy_of(in_hand: Floats, engine: Floats) -> Floats:
 def _sum_measured(first: Floats, second: Floats) -> Floats:
     neither = np.isnan(first) & np.isnan(second)
     return np.where(neither, np.nan, zero_if_unknown(first) + zero_if_unknown(second))
+
+
+def means(usage: Floats, owner: Rows, fresh: Mask, rows: int) -> Floats:
+    """The means of each workload over its fresh slots, shape (rows, len(GpuUsage)); NaN unknown. Rates are sums.
+
+    usage: shape (slots, USAGE_WIDTH). owner: the workload of each slot, -1 for none.
+    """
+    found = np.zeros((rows, len(GpuUsage)))
+    _add_up_slots(usage, owner, fresh, found, np.zeros((rows, len(GpuUsage))))
+    return found
+
+
+@kernel(types.void(_TABLE, INDICES, types.Array(types.boolean, 1, "C"), _TABLE, _TABLE))
+def _add_up_slots(usage: Floats, owner: Rows, fresh: Mask, found: Floats, weights: Floats) -> None:
+    for slot in range(usage.shape[0]):
+        to = owner[slot]
+        if to < 0 or not fresh[slot]:
+            continue
+        for column in range(found.shape[1]):
+            weight = usage[slot, found.shape[1] + column]
+            if weight > 0.0:  # NaN is not
+                found[to, column] += usage[slot, column]
+                weights[to, column] += weight
+    for to in range(found.shape[0]):
+        for column in range(found.shape[1]):
+            if weights[to, column] == 0.0:
+                found[to, column] = np.nan
+            elif column < MEANS:
+                found[to, column] /= weights[to, column]

@@ -18,11 +18,11 @@ import numpy as np
 from aiohttp import web
 
 from exporter.model import WorkloadKey
-from scaler.report.profile import ColdStartSeconds, of_histograms
-from scaler.signals.usage import UsageHistograms
 
 if TYPE_CHECKING:
     from scaler.engine.decider import Decider
+    from scaler.report.profile import ColdStartSeconds
+    from scaler.signals.usage import UsageHistograms
 
 PATH = "/api/v1/profiles"
 Source: TypeAlias = "Callable[[], Decider | None]"  # None until the first configuration runs
@@ -38,6 +38,9 @@ class UsageCopy(NamedTuple):
 
 def copy_usage(decider: Decider, names: Collection[str] = ()) -> UsageCopy:
     """Copies the usage of these workloads ("ai/chat", "ai/chat/decode" of a further trigger), or of all."""
+    from scaler.report.profile import ColdStartSeconds  # noqa: PLC0415 - compiles kernels
+    from scaler.signals.usage import UsageHistograms  # noqa: PLC0415 - likewise
+
     rows = [row for row, key in enumerate(decider.workloads) if not names or str(key) in names]
     rows.sort(key=lambda row: decider.workloads[row])
     usage, times = UsageHistograms(len(rows)), decider.start_times
@@ -58,6 +61,8 @@ def routes(source: Source, now: Callable[[], float]) -> list[web.RouteDef]:
 
 
 def _text(copied: UsageCopy | None, now: float) -> str:
+    from scaler.report.profile import of_histograms  # noqa: PLC0415 - compiles kernels
+
     rows = [] if copied is None else enumerate(zip(copied.workloads, copied.starts, strict=True))
     profiles = [] if copied is None else [of_histograms(key, copied.usage, row, start) for row, (key, start) in rows]
     return json.dumps({"now": now, "profiles": [each.to_document() for each in profiles]}, allow_nan=False)

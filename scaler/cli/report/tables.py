@@ -33,8 +33,8 @@ def report_tables(report: Document, console: Console | None = None) -> None:
         read = f"{recorded['responses']} responses of {recorded['targets']} targets in {span}"
         left_out = recorded["files"] - recorded["responses"]
         out.print(Text(read + (f"; {left_out} files are none" if left_out else ""), DIM))
-    if not report["workloads"] and report["nodes"] is None:
-        return
+        if not report["workloads"] and report["nodes"] is None:
+            return
     out.print(Text("GPU-hours by state", HEAD), Text(f"in {span}", DIM))
     out.print()
     out.print(_hours_table(report))

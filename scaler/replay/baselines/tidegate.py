@@ -29,10 +29,11 @@ from scaler.policy.capacity import (
     WorkRate,
 )
 from scaler.policy.columns import REASONS, SMOOTHED, Constraints, Memory, Readings, Signal, Spec, Specs
-from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig, ReplicaCost
+from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.idle_time import BLIND_S
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
+from scaler.policy.prices import ReplicaCost
 from scaler.policy.sizing import (
     UNLEARNED_START_S,
 )

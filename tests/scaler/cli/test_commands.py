@@ -39,6 +39,23 @@ TEXTS = {
 }
 
 
+KERNELS = """\
+import sys, scaler.daemon
+from numba.core.dispatcher import Dispatcher
+for module in list(sys.modules.values()):
+    if module.__name__.startswith(("scaler.", "exporter.")):
+        for name, value in vars(module).items():
+            if isinstance(value, Dispatcher):
+                print(module.__name__, name)
+"""
+
+
+def test_daemon_imports_no_kernel_before_it_listens():
+    # Compiling all of them takes 15 s without a cache. KEDA's GetMetricSpec is answered meanwhile.
+    listed = subprocess.run([sys.executable, "-c", KERNELS], capture_output=True, check=True, text=True)
+    assert listed.stdout == ""
+
+
 @pytest.mark.parametrize("command", [[], *([name] for name in TEXTS)], ids=["tidegate", *TEXTS])
 def test_help_imports_nothing_heavy(tidegate, command):
     done = tidegate(*command, "--help")

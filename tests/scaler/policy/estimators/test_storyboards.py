@@ -10,8 +10,9 @@ from exporter.model import PodKey, WorkloadKey
 from scaler.columns import State, translated
 from scaler.engine.checkpoint_format import pack, unpack
 from scaler.policy.columns import Readings, Signal, Spec, Specs
-from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig, ReplicaCost
+from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.overrides import WorkloadOverrides
+from scaler.policy.prices import ReplicaCost
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 TICK = 30.0
