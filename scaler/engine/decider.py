@@ -44,6 +44,7 @@ from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import PendingDecisions, Published
 from .sharing import GpuLimits, Idleness
 from .sizes import Sizes
+from .sleep_tiers import SleepTiers
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
 
@@ -53,10 +54,6 @@ class Arrival(NamedTuple):
 
     rows: Rows
     at: Floats
-
-
-def _own_prices(plans: Sequence[WorkloadSpec]) -> Floats:
-    return np.array([nan if plan.gpu_hour is None else plan.gpu_hour for plan in plans], dtype=float)
 
 
 class Decider:
@@ -86,7 +83,7 @@ class Decider:
         gpu_hours: prices of the accounts; None: none.
         """
         self._price = no_price if gpu_hours is None else gpu_hours.hour
-        self._gpu_hour = _own_prices(plans)
+        self._gpu_hour = np.array([plan.gpu_hour for plan in plans], dtype=float)  # NaN for None
         self._fleet = FleetGpus(nan, nan)
         self.plans = tuple(plans)
         self.workloads = tuple(plan.workload for plan in self.plans)
@@ -94,7 +91,12 @@ class Decider:
         self._memory = Memory.blank(len(plans))
         self._constraints: Constraints | None = None  # as of the last sweep, or of the first response before one
         self._constraint_source = ConstraintSource(
-            self._specs, [p.ordered for p in plans], [p.teaching for p in plans], prices, fleet
+            self._specs,
+            [p.ordered for p in plans],
+            [p.teaching for p in plans],
+            prices,
+            fleet,
+            [p.sleep for p in plans],
         )
         self._interval_s, self._slack_s = interval_s, interval_s * fresh_intervals
         self._tolerance = np.array([plan.tolerance for plan in plans], dtype=float)
@@ -118,6 +120,8 @@ class Decider:
         self._sizes = Sizes(self._specs, self._slack_s)
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
         self._limits = GpuLimits(plans)
+        self.sleep = SleepTiers(plans, self._constraint_source.sleep, self._latest)
+        self._sources = EvidenceSources(self._latest, self._signals, self._constraint_source, self._sizes, self.sleep)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
         self._pending = PendingDecisions(len(plans), rounds_per_sweep=tick_s / interval_s)
@@ -291,6 +295,7 @@ class Decider:
             **self._published.columns(),
             **self._latest.columns(),
             **self._sizes.columns(),
+            **self.sleep.columns(),
             **self.usage.columns(),
         }
 
@@ -302,6 +307,7 @@ class Decider:
         self._signals.take(columns, rows, source_rows, now)
         self._constraint_source.take(columns, rows, source_rows)
         self._sizes.take(columns, rows, source_rows)
+        self.sleep.take(columns, rows, source_rows)
         self.usage.take(columns, rows, source_rows)
         self.books.take(columns, rows, source_rows)
         self._published.take(columns, rows, source_rows, self._tolerance[rows])
@@ -396,6 +402,7 @@ class Decider:
         self._signals.replan(rows, fresh._signals)
         self._limits.replan(rows, fresh._limits)
         self._constraint_source.replan(rows, fresh._constraint_source)
+        self.sleep.replan(rows)
         if any(before[row].ordered != self.plans[row].ordered for row in rows.tolist()):
             self._constraint_source.reorder([plan.ordered for plan in self.plans])
         self._log.replan(self.plans, rows)
@@ -483,7 +490,8 @@ class Decider:
             totals.impute(filled)
         if arrival is None:
             cost = replica_cost(totals, self._hour(totals), self.books.now)
-            self._constraint_source.rest(rows, totals.readings, complete, cost, totals.finished, now)
+            asleep = self.sleep.found_asleep(rows, totals)
+            self._constraint_source.rest(rows, totals.readings, complete, cost, totals.finished, now, asleep)
             self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
         else:
             self._observe(rows, totals, filled | complete, arrival)
@@ -506,6 +514,7 @@ class Decider:
         else:
             self._constraints = self._limits.rise(rows, decided.verdicts, self._constraints)
         verdicts = decided.verdicts
+        self._pending.changed[self.sleep.decide(rows, decided, totals, standing, now, raise_only=raise_only)] = True
         self._latest.activity.answered(
             rows,
             totals.readings,
@@ -583,9 +592,7 @@ class Decider:
         """Builds the Decisions. What fails before the end is not recorded as published."""
         if not len(columns.rows):
             return []
-        built = decisions(
-            self.plans, columns, EvidenceSources(self._latest, self._signals, self._constraint_source, self._sizes), now
-        )
+        built = decisions(self.plans, columns, self._sources, now)
         self._published.tell(columns.rows, columns.verdicts, columns.number, columns.decided_at)
         self._pending.unpublished[columns.rows] = False
         if not raise_only:

@@ -76,6 +76,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas_ready", "Ready replicas.", lambda d, _: d.evidence.replicas_ready),
     ("replicas_pending", "Replicas that no node has started.", lambda d, _: d.evidence.replicas_pending),
     ("replicas_sleeping", "Replicas with an engine in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
+    ("wake_seconds", "Median time of a wake from sleep mode.", lambda d, _: d.evidence.wake_s),
     (
         "gpu_share_replicas",
         "Replicas that its share of the GPUs has room for; no sample without `sharing`.",
@@ -195,6 +196,13 @@ def families(board: Board, now: float) -> Iterator[Metric]:
         decisions,
         lambda d: str(d.reason),
         "reason",
+    )
+    yield _coded(
+        "sleep_tier",
+        "1 for the state of `sleep_mode`: ready, asleep or zero.",
+        decisions,
+        lambda d: d.evidence.sleep_tier,
+        "tier",
     )
     yield _coded(
         "workload_brake",
