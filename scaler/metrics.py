@@ -64,7 +64,7 @@ class SelfMetrics:
         )
         self.registered = Gauge(
             "tidegate_metrics_api_registered",
-            "1: the API server forwards this API group to Tidegate. 0: to another server, or to none.",
+            "1: the API server forwards this API group to Tidegate. 0: not.",
             ("group", "version"),
             registry=registry,
         )

@@ -17,18 +17,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 
 from exporter.clock import Clock
-from exporter.model import Credentials, Failure, FailureKind, Target
+from exporter.model import Credentials, Failure, FailureKind, Target, WorkloadKey
 from exporter.scrape.request import internal
 from exporter.sources.http import HttpResponse
 
-from .sleep_tiers import Action, EngineCall
+
+class Action(StrEnum):
+    """A call of an engine: the last part of its path in vLLM."""
+
+    SLEEP = "sleep"
+    WAKE_UP = "wake_up"
+
+
+class EngineCall(NamedTuple):
+    """A call that is due. read_at: POSIX seconds of the response that shows so. timeout_s: of the call."""
+
+    workload: WorkloadKey
+    target: Target
+    action: Action
+    read_at: float
+    timeout_s: float
+
 
 # url, credentials, seconds for the whole call.
 Post: TypeAlias = Callable[[str, Credentials, float], Awaitable[HttpResponse | Failure]]
@@ -138,9 +155,14 @@ class EngineCaller:
 
 
 def url_of(call: EngineCall) -> str:
-    """The URL of a call: that of the metrics with another path."""
-    parts = urlsplit(call.target.url)
-    return urlunsplit((parts.scheme, parts.netloc, f"/{call.action}", _QUERIES[call.action], ""))
+    """The URL of a call."""
+    return endpoint_of(call.target.url, call.action, _QUERIES[call.action])
+
+
+def endpoint_of(metrics_url: str, name: str, query: str = "") -> str:
+    """The URL of an engine's endpoint: that of its metrics with another path."""
+    parts = urlsplit(metrics_url)
+    return urlunsplit((parts.scheme, parts.netloc, f"/{name}", query, ""))
 
 
 def _failure(outcome: HttpResponse | Failure) -> Failure | None:

@@ -37,10 +37,9 @@ from . import failure_log
 from .backfill import fetch_past, replay_past
 from .context import DecisionPass, LoopContext
 from .decider import Decider
-from .engine_calls import EngineCaller, allowed
+from .engine_calls import EngineCall, EngineCaller, allowed
 from .failure_log import ExceptionLog
 from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
-from .sleep_tiers import EngineCall
 
 # The changes of a rollout of a thousand pods are handled a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2

@@ -11,13 +11,12 @@ it is `ready`, and one call of `/wake_up` is due, to the engine that sleeps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from math import isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from exporter.model import Floats, Target, WorkloadKey
+from exporter.model import Floats, WorkloadKey
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
 from scaler.config.scalars import write_duration
 from scaler.policy.columns import NOT_YET, Constraints
@@ -28,22 +27,7 @@ from scaler.signals.aggregate import Aggregate
 from scaler.signals.latest import LatestSamples
 from scaler.workloads.spec import WorkloadSpec
 
-
-class Action(StrEnum):
-    """A call of an engine: the last part of its path in vLLM."""
-
-    SLEEP = "sleep"
-    WAKE_UP = "wake_up"
-
-
-class EngineCall(NamedTuple):
-    """A call that is due. read_at: POSIX seconds of the response that shows so. timeout_s: of the call."""
-
-    workload: WorkloadKey
-    target: Target
-    action: Action
-    read_at: float
-    timeout_s: float
+from .engine_calls import Action, EngineCall
 
 
 class SleepTiers:
@@ -76,7 +60,11 @@ class SleepTiers:
         """Decides the states of `rows`. Returns those that have changed. standing: the constraints of `rows`."""
         if not self.any:
             return rows[:0]
-        places = np.flatnonzero(~np.isnan(self._plans.rules.share[rows]) | (self._memory.tier[rows] != NOT_YET))
+        tier = self._memory.tier[rows]
+        concerned = ~np.isnan(self._plans.rules.share[rows]) | (tier != NOT_YET)
+        if raise_only:  # what is ready, with engines that are awake, cannot rise
+            concerned &= (tier != READY) | (totals.sleeping > 0.0)
+        places = np.flatnonzero(concerned)
         if not len(places):
             return rows[:0]
         mine, before = rows[places], TierMemory._make(column[rows[places]] for column in self._memory)

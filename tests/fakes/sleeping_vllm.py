@@ -96,13 +96,14 @@ def _text(*lines):
 
 
 @asynccontextmanager
-async def serving_vllm():
+async def serving_vllm(*, has_sleep_mode=True):
     vllm, app = Vllm(), web.Application()
     app.router.add_get("/metrics", vllm.get_metrics)
     app.router.add_get("/gateway", vllm.get_gateway)
-    app.router.add_get("/is_sleeping", vllm.get_is_sleeping)
-    app.router.add_post("/sleep", vllm.post)
-    app.router.add_post("/wake_up", vllm.post)
+    if has_sleep_mode:
+        app.router.add_get("/is_sleeping", vllm.get_is_sleeping)
+        app.router.add_post("/sleep", vllm.post)
+        app.router.add_post("/wake_up", vllm.post)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

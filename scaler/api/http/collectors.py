@@ -104,7 +104,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "slo_error_budget_ratio",
-        "Part of the error budget of 3 days that is left; 0: none, below 0: more misses than allowed.",
+        "Part of the 3-day error budget that is left; below 0: overspent.",
         lambda d, _: d.evidence.slo_error_budget,
     ),
     (
@@ -145,7 +145,7 @@ COUNTERS: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "slo_misses",
-        "Requests that missed the SLO, an upper bound: one that missed both latencies counts twice.",
+        "Requests that missed the SLO; one that missed both latencies counts twice.",
         lambda d, _: d.evidence.slo_misses_total,
     ),
 )
@@ -221,7 +221,7 @@ def families(board: Board, now: float) -> Iterator[Metric]:
     yield GaugeMetricFamily("tidegate_board_version", "Version of the Board; each change adds one.", board.version)
     yield GaugeMetricFamily(
         "tidegate_board_age_seconds",
-        "Time since the last sweep, normally at most one `tick`.",
+        "Time since the last sweep.",
         max(0.0, now - board.at),
     )
 

@@ -7,8 +7,7 @@ import pytest
 
 from exporter.model import Credentials, Failure, FailureKind, Role, Target, WorkloadKey
 from exporter.sources.http import HttpResponse
-from scaler.engine.engine_calls import EngineCaller, allowed, url_of
-from scaler.engine.sleep_tiers import Action, EngineCall
+from scaler.engine.engine_calls import Action, EngineCall, EngineCaller, allowed, url_of
 from tests.fakes.clock import ManualClock, Turn
 
 CHAT = WorkloadKey("ai", "chat")

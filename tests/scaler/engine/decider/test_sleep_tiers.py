@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.model import WorkloadKey
-from scaler.engine.sleep_tiers import Action
+from scaler.engine.engine_calls import Action
 from scaler.explain.document import DecisionExplainer
 from scaler.model import Board
 from scaler.policy.estimators.sleep_plan import SleepConfig
