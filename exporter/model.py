@@ -33,6 +33,7 @@ class Quantity(StrEnum):
     # Requests that a gateway keeps in front of the engines. Apart from `requests_waiting`, because a gateway may also
     # repeat its engines' queues (EPP's averages do): a reader that has the engines adds only this.
     REQUESTS_HELD = "requests_held"
+    REQUESTS_OPEN = "requests_open"  # requests that a gateway has passed on and that have not ended
     REQUESTS_FINISHED = "requests_finished"  # counter
     REQUESTS_FAILED = "requests_failed"  # counter: rejected, aborted or failed requests; activity all the same
     TOKENS_PROMPT = "tokens_prompt"  # counter

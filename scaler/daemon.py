@@ -272,6 +272,8 @@ class Daemon:
             on_tick=lambda now: self._ticked(keda, now),
             on_registry=self._take_registry,
             leads=self._leads,
+            follows=self._follows,
+            post=self._pages.command,
             cluster=self._cluster,
             moved=self._cluster_changed,
             replicas=self._replicas,
@@ -455,6 +457,9 @@ class Daemon:
         return self._config.listen.peers is None or (
             self._replica is not None and self._replica.role(now) is HaRole.LEADER
         )
+
+    def _follows(self, now: float) -> bool:
+        return self._replica is not None and self._replica.role(now) is HaRole.FOLLOWER
 
     def _repeats(self) -> str | None:
         return None if self._replica is None else self._replica.followed_address

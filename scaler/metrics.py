@@ -30,13 +30,18 @@ class SelfMetrics:
         )
         self.internal_errors = Counter(
             "tidegate_internal_errors",
-            "Exceptions in Tidegate that lost one update: of a response, of target discovery, of changes of the "
-            "cluster, or of the backfill of a window. 0: none.",
+            "Exceptions in Tidegate that lost one update. 0: none.",
             ("place",),
             registry=registry,
         )
         for part in ("response", "discovery", "cluster", "backfill"):
             self.internal_errors.labels(part)
+        self.engine_calls = Counter(
+            "tidegate_engine_calls",
+            "Calls of engines in sleep mode.",
+            ("call", "outcome"),
+            registry=registry,
+        )
         self.calls = Histogram(
             "tidegate_keda_request_duration_seconds",
             "Calls of KEDA by method and gRPC code; requests to the metrics API by group and status.",
@@ -59,7 +64,7 @@ class SelfMetrics:
         )
         self.registered = Gauge(
             "tidegate_metrics_api_registered",
-            "1: the API server forwards this API group to Tidegate. 0: to another server, or to none.",
+            "1: the API server forwards this API group to Tidegate. 0: not.",
             ("group", "version"),
             registry=registry,
         )

@@ -103,6 +103,10 @@ class Evidence:
     replicas_sleeping: int | None = (
         None  # replicas with engines in sleep mode: no capacity; None if no target exposes it
     )
+    sleep_tier: str | None = None  # ready, asleep or zero; None without sleep mode
+    sleep_after_s: float | None = None  # idle so long before its engines sleep; None: they do not
+    wake_s: float | None = None  # that an engine in sleep mode takes to wake, the median of the last ones
+    sleep: str | None = None  # when it sleeps and at what cost, and why a call of an engine failed
     # How many requests met it or why that is not measured, and why it does not size the workload; None without an SLO.
     slo: str | None = None
     slo_attainment: float | None = None  # ratio of the requests of the last 3 days that met it; None: none is measured

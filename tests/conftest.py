@@ -155,12 +155,13 @@ class Text:
         )
 
     @staticmethod
-    def epp(held=None, ready=None, average_waiting=None, average_running=None, pool="p"):
+    def epp(held=None, ready=None, average_waiting=None, average_running=None, pool="p", passed_on=None):
         families = {
             f'extension_flow_control_queue_size{{fairness_id="",priority="0",inference_pool="{pool}"}}': held,
             f'pool_ready_pods{{name="{pool}"}}': ready,
             f'pool_average_queue_size{{name="{pool}"}}': average_waiting,
             f'pool_average_running_requests{{name="{pool}"}}': average_running,
+            'objective_running_requests{model_name="m"}': passed_on,
         }
         return "".join(f"inference_{series} {value}\n" for series, value in families.items() if value is not None)
 

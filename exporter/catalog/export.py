@@ -74,6 +74,7 @@ QUEUE_FAMILIES: Mapping[Quantity, Family] = {
     Q.REQUESTS_WAITING: Family("requests_waiting", COUNT, "Waiting requests."),
     Q.REQUESTS_RUNNING: Family("requests_running", COUNT, "Requests in progress."),
     Q.REQUESTS_HELD: Family("requests_held", COUNT, "Requests that a gateway holds."),
+    Q.REQUESTS_OPEN: Family("requests_open", COUNT, "Requests passed on by a gateway."),
     Q.REQUESTS_FINISHED: Family("requests_finished_total", COUNTER, "Finished requests."),
     Q.REQUESTS_FAILED: Family("requests_failed_total", COUNTER, "Rejected, aborted or failed requests."),
     Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Prompt tokens."),

@@ -131,6 +131,7 @@ _EPP_ROWS = (
     SeriesRow("waiting_at_each", _EPP_EACH, _POOL),
     SeriesRow("average_waiting", _EPP_WAITING, _POOL, Combine.COPY),
     SeriesRow("average_running", _EPP_RUNNING, _POOL, Combine.COPY),
+    SeriesRow(Q.REQUESTS_OPEN, _EPP_THROUGH, _POOL),  # also where an engine that sleeps does not report them
     SeriesRow("running_through", _EPP_THROUGH, _POOL),  # open requests that it has let through, per model
     SeriesRow(Q.KV_CACHE_USED, _EPP_KV, _POOL, Combine.COPY, RATIO),
     SeriesRow(Q.REPLICAS_READY, _EPP_READY, _POOL, Combine.COPY),
@@ -146,7 +147,7 @@ _EPP_FEEDS = {
 EPP = Kind(
     "epp", {"inference_pool_": 2, "inference_extension_": 2, "inference_objective_": 2, "llm_d_epp_": 2}, port=9090,
     work=16.0, rows=_EPP_ROWS, subjects=_pools, finish=_pool_totals, feeds=_EPP_FEEDS, repeats_engines=True,
-    at_zero="queue",
+    at_zero="queue", counts_open=True,
 )  # fmt: skip
 
 
@@ -198,7 +199,7 @@ _ENVOY_ROWS = (
 
 ENVOY = Kind(
     "envoy", {"envoy_": 0}, port=9901, path="/stats/prometheus", work=16.0, rows=_ENVOY_ROWS, subjects=_clusters,
-    repeats_engines=True, at_zero="refused",
+    repeats_engines=True, at_zero="refused", counts_open=True,
 )  # fmt: skip
 
 
@@ -240,7 +241,7 @@ KNATIVE = Kind(
     {"kn_revision_request_": 2, "kn_serving_": 2, "activator_request_": 2, "revision_request_": 1,
      "revision_app_request_": 1, "revision_queue_depth": 1, "queue_proxy_": 1},
     port=9090,  # the activator's; a queue-proxy's is 9091
-    work=16.0, rows=_KNATIVE_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight",
+    work=16.0, rows=_KNATIVE_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight", counts_open=True,
 )  # fmt: skip
 
 # KEDA HTTP add-on: keda.sh/http-add-on reference/metrics (0.14 on) and interceptor/metrics (before: "pending", from the
@@ -254,5 +255,5 @@ _HTTP_ADDON_ROWS = (
 )
 HTTP_ADDON = Kind(
     "http_addon", {"interceptor_pending_request_": 2, "interceptor_request_": 2}, port=2223, work=16.0,
-    rows=_HTTP_ADDON_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight",
+    rows=_HTTP_ADDON_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight", counts_open=True,
 )  # fmt: skip

@@ -104,6 +104,7 @@ class Kind:
     repeats_engines: its waiting and running are the engines' own requests, not more of them; what it holds back itself
              is `requests_held`.
     at_zero: what shows a request when no replica exists.
+    counts_open: its requests in flight are counted by itself, so they show one that waits in an engine that sleeps.
     families: those that `compile` reads without a row.
     histograms: rows of the buckets of a latency; the first family present counts. They are read where a limit is given.
     lags:    its gauges are refreshed later than its counters, by seconds: arrivals are counted by first tokens.
@@ -122,6 +123,7 @@ class Kind:
     work: float | None = None
     repeats_engines: bool = False
     at_zero: AtZero = "nothing"
+    counts_open: bool = False
     compile: Callable[[Kind, Layout], ReadPlan] = compile_table
     families: Collection[str] = ()
     histograms: tuple[SeriesRow, ...] = ()

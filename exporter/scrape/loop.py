@@ -277,6 +277,13 @@ class ScrapeLoop:
         except Exception as error:  # noqa: BLE001 - the list goes on with the next target
             self.faulted("discovery", target, error)
 
+    def ask_again(self, owner: WorkloadKey) -> None:
+        """Begins a round of a workload at once, because something there has changed."""
+        group = self._groups.get(owner)
+        if group is not None and group.extra is None and self._tasks is not None:
+            wait_s = max(0.0, group.began + GRID_S - self.clock.now())
+            group.extra = self._tasks.create_task(self._round_after(group, wait_s), name=f"scrape {owner} again")
+
     # State of the readers.
 
     def readers(self) -> dict[Target, Reader]:

@@ -126,13 +126,12 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
 def _delays(delays: Delays) -> Iterable[Metric]:
     yield CounterMetricFamily(
         "tidegate_scrapes_late",
-        "Scrapes that began more than a tenth of their interval after they were due. Rising: Tidegate is overloaded.",
+        "Scrapes that began a tenth of their interval late. Rising: Tidegate is overloaded.",
         delays.late,
     )
     skipped = CounterMetricFamily(
         "tidegate_scrapes_skipped",
-        "Scrapes not made when due: Tidegate is overloaded (overload), or the target has not responded to the last "
-        "request (slow_target).",
+        "Scrapes not made when due: Tidegate is overloaded (overload), or the target is (slow_target).",
         labels=("reason",),
     )
     for reason, count in delays.skipped.items():

@@ -79,13 +79,19 @@ class HttpPages:
         """A response of any status to a form, or why there is none. A form may be longer than a URL."""
         return await self._within_limits(self._request("POST", url, access, form))
 
+    async def command(self, url: str, access: Credentials, timeout_s: float) -> HttpResponse | Failure:
+        """A response of any status to a POST without a body, or why there is none within `timeout_s`."""
+        return await self._within_limits(self._request("POST", url, access), timeout_s)
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    async def _within_limits(self, response: Coroutine[Any, Any, Value | Failure]) -> Value | Failure:
-        limit_s = self.limits.timeout_s
+    async def _within_limits(
+        self, response: Coroutine[Any, Any, Value | Failure], timeout_s: float | None = None
+    ) -> Value | Failure:
+        limit_s = self.limits.timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 return await response

@@ -47,6 +47,7 @@ from .workload import (
     Role,
     RoleRatio,
     Seconds,
+    SleepMode,
     Slo,
     Smoothing,
     Tolerance,
@@ -142,6 +143,7 @@ class Trigger(Section):
     weight: Weight = _as_in_workload("weight")
     ratio: RoleRatio | None = _as_in_workload("ratio")
     share: GpuShare = _as_in_workload("share")
+    sleep_mode: SleepMode | None = _as_in_workload("sleep_mode")
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
     """Workload of this name and namespace in Tidegate's configuration, which defines it. No other key is allowed."""
     mode: Mode | None = _as_in_workload("mode")

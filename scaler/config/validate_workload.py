@@ -36,6 +36,7 @@ from .rules import (
     SLO_NOT_SIZING,
     STARTS_TOO_LATE,
     WEIGHTS_ALL_ZERO,
+    WITHOUT_EFFECT,
     Rule,
     Severity,
 )
@@ -64,6 +65,7 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
     """at: key of the workload. now: POSIX seconds; None skips checks for expired brakes."""
     yield from _sources(at, workload, config)
     yield from _slo(at, workload)
+    yield from _sleep_mode((*at, "sleep_mode"), workload, config)
     replicas = workload.replicas
     if replicas.min > replicas.max:
         bound = f"must be at most replicas.max ({replicas.max})"
@@ -214,6 +216,37 @@ def _slo(at: Loc, workload: Workload) -> Iterator[Finding]:
     engines = ", ".join(name for name in ENGINES if KINDS[name].sized_by_slo or KINDS[name].measures_slo)
     bound = f"needs an engine that exposes tokens or latencies ({engines}): set objectives.work instead"
     yield Finding(here, bound, rests_on=rests_on)
+
+
+def _sleep_mode(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
+    sleep, above = workload.sleep_mode, at[:-1]
+    if sleep is None:
+        return
+    if workload.engine != "vllm" or workload.pods is None:
+        yield Finding(at, "needs engine vllm and its pods: no other engine shows that it sleeps", rests_on=(above,))
+    elif sleep.calls and workload.pods.prometheus is not None:
+        bound = "needs pods that are scraped: through Prometheus no engine can be called"
+        yield Finding((*at, "calls"), bound, rests_on=((*above, "pods"),))
+    if workload.gateway is None or not _shows_asleep(workload):
+        kinds = ", ".join(name for name, kind in KINDS.items() if kind.counts_open)
+        bound = f"needs a gateway that counts open requests ({kinds}): an engine that sleeps shows none"
+        yield Finding(at, bound, rests_on=((*above, "gateway"),))
+    shortest_s = FEWEST_READINGS * config.scrape.interval
+    if sleep.after != AUTO and sleep.after < shortest_s:
+        bound = f"must be at least {FEWEST_READINGS} scrape intervals ({write_duration(shortest_s)})"
+        yield Finding((*at, "after"), bound, write_duration(sleep.after), rests_on=(("scrape", "interval"),))
+    if sleep.after == AUTO and sleep.gpu_share == 1.0:
+        bound = "is 1: asleep a replica costs as much as ready, so it never sleeps"
+        yield Finding((*at, "gpu_share"), bound, None, WITHOUT_EFFECT, ((*at, "after"),))
+
+
+def _shows_asleep(workload: Workload) -> bool:
+    """Whether its gateway shows a request that waits in an engine that sleeps."""
+    gateway, kind = workload.gateway, KINDS.get(workload.gateway_kind)
+    # A trigger may name a shared gateway, whose kind is not known here; `tidegate export` shows what stands behind it.
+    if gateway is None or kind is None or gateway.kind == EXPORT:
+        return True
+    return kind.counts_open or (kind.at_zero == "queue" and not kind.repeats_engines)
 
 
 def _start_within(at: Loc, slo: Slo, workload: Workload) -> Iterator[Finding]:

@@ -144,6 +144,19 @@ class GpuShare(Section):
     """Part among those of its priority that want more: its weight divided by their sum."""
 
 
+class SleepMode(Section):
+    """vLLM's sleep mode (docs/how-to/groups.md)."""
+
+    gpu_share: Ratio = 1.0
+    """Part of its GPUs' price that a replica costs asleep. At 1 sleep never pays."""
+    after: KeepWarm = AUTO
+    """Idle time before sleep. `auto`: the cheapest."""
+    calls: bool = False
+    """Whether Tidegate calls the engines. false: it publishes the state."""
+    timeout: Annotated[float, duration(1.0, 600.0)] = 60.0
+    """Time for one call."""
+
+
 class Workload(Section):
     """One scale target: a Deployment, StatefulSet or LeaderWorkerSet, as KEDA or the HPA names it."""
 
@@ -216,6 +229,8 @@ class Workload(Section):
     """Bounds relative to another role. null: none. Needs `role`."""
     share: GpuShare = GpuShare()
     """Its part of shared GPUs. Without `sharing` it has no effect."""
+    sleep_mode: SleepMode | None = None
+    """Sleep of idle engines. null: none."""
     mode: Mode | None = None
     """Whether callers get the value (`act`) or an error (`observe`). null: `mode` of the file."""
 

@@ -9,14 +9,19 @@ minutes ago is still being smoothed, where an empty window would have made it a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import structlog
+
 from exporter.catalog import Reader
+from exporter.discovery import Discovery
 from exporter.model import Failure, Role, Target
 from exporter.scrape.request import read
 from exporter.sources.promql import PromqlTargets
 from exporter.textformat import Scanner
+from scaler.config import Config
 from scaler.signals.smoothing import LENGTH
 from scaler.workloads.spec import WorkloadSpec
 
@@ -28,6 +33,25 @@ class PastScrape(NamedTuple):
 
     at: float
     pages: Mapping[Target, bytes]
+
+
+async def relive(plan: WorkloadSpec, found: Sequence[Discovery], config: Config, until: float) -> Decider | None:
+    """A decider of the workload with full windows; None if not all its targets are in a Prometheus, or it fails.
+
+    found: the discoveries of its targets. until: POSIX seconds.
+    """
+    targets = [source for source in found if isinstance(source, PromqlTargets)]
+    if not targets or len(targets) < len(found):
+        return None
+    log, step = structlog.get_logger(), config.scrape.interval
+    moments = await fetch_past(targets, until, step)
+    if isinstance(moments, Failure):
+        log.warning("backfill failed", workload=str(plan.workload), detail=moments.detail)
+        return None
+    times = {"interval_s": step, "fresh_intervals": config.freshness.intervals}
+    relived = await asyncio.to_thread(replay_past, plan, moments, **times)
+    log.info("backfill complete", workload=str(plan.workload), moments=len(moments))
+    return relived
 
 
 async def fetch_past(sources: Sequence[PromqlTargets], until: float, step: float) -> list[PastScrape] | Failure:

@@ -21,6 +21,7 @@ from scaler.workloads import Registry
 from scaler.workloads.pods import ReplicaCounts
 
 from .checkpoint import UnclaimedState
+from .engine_calls import Post
 from .publisher import Publisher
 
 
@@ -47,6 +48,8 @@ class LoopContext:
     on_tick:     called with the time of every successful sweep, POSIX seconds.
     on_registry: called with each new registry, and with None when the cluster's state becomes unknown.
     leads:       whether this replica's accounts are published, given POSIX seconds.
+    follows:     whether another replica is known to lead, given POSIX seconds.
+    post:        calls an engine; None: none is called.
     cluster:     the cache of Kubernetes objects; None without Kubernetes. moved: set when an object has changed.
     replicas:    counts the replicas; None is the cluster if there is one.
     discoveries: the target discoveries of a configuration; None is the default.
@@ -64,6 +67,8 @@ class LoopContext:
     on_tick: Callable[[float], None]
     on_registry: Callable[[Registry | None], None]
     leads: Callable[[float], bool] = lambda _: True
+    follows: Callable[[float], bool] = lambda _: False
+    post: Post | None = None
     cluster: Cluster | None = None
     redis: RedisPages | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)

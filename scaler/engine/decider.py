@@ -42,6 +42,7 @@ from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import PendingDecisions, Published
 from .sharing import GpuLimits, Idleness
 from .sizes import Sizes
+from .sleep_tiers import SleepTiers
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
 
@@ -51,10 +52,6 @@ class Arrival(NamedTuple):
 
     rows: Rows
     at: Floats
-
-
-def _own_prices(plans: Sequence[WorkloadSpec]) -> Floats:
-    return np.array([nan if plan.gpu_hour is None else plan.gpu_hour for plan in plans], dtype=float)
 
 
 class Decider:
@@ -84,7 +81,7 @@ class Decider:
         gpu_hours: prices of the accounts; None: none.
         """
         self._price = no_price if gpu_hours is None else gpu_hours.hour
-        self._gpu_hour = _own_prices(plans)
+        self._gpu_hour = np.array([plan.gpu_hour for plan in plans], dtype=float)  # NaN for None
         self._fleet = FleetGpus(nan, nan)
         self.plans = tuple(plans)
         self.workloads = tuple(plan.workload for plan in self.plans)
@@ -92,7 +89,12 @@ class Decider:
         self._memory = Memory.blank(len(plans))
         self._constraints: Constraints | None = None  # as of the last sweep, or of the first response before one
         self._constraint_source = ConstraintSource(
-            self._specs, [p.ordered for p in plans], [p.teaching for p in plans], prices, fleet
+            self._specs,
+            [p.ordered for p in plans],
+            [p.teaching for p in plans],
+            prices,
+            fleet,
+            [p.sleep for p in plans],
         )
         self._interval_s, self._slack_s = interval_s, interval_s * fresh_intervals
         self._tolerance = np.array([plan.tolerance for plan in plans], dtype=float)
@@ -116,6 +118,8 @@ class Decider:
         self._sizes = Sizes(self._specs, self._slack_s)
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
         self._limits = GpuLimits(plans, self.observed)
+        self.sleep = SleepTiers(plans, self._constraint_source.sleep, self._latest)
+        self._sources = EvidenceSources(self._latest, self._signals, self._constraint_source, self._sizes, self.sleep)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
         self._pending = PendingDecisions(len(plans))
@@ -205,7 +209,7 @@ class Decider:
         """
         self._constraints = self._constraint_source.at(now)
         news = self._constraint_source.news()
-        self._pending.changed[news.rows] = True
+        self._pending.due[news.rows] = True
         self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
         return self._decide(self._everyone, now, leads=leads)
 
@@ -227,8 +231,7 @@ class Decider:
 
     def started(self, workload: WorkloadKey, pods: Sequence[Pod], now: float) -> None:
         """Records all pods of a workload that take requests, as the cluster has them now."""
-        row = self._rows.get(workload)
-        if row is not None:
+        if (row := self._rows.get(workload)) is not None:
             readings = self._latest.totals(np.array([row]), now).readings
             waiting = float(np.nansum([readings.waiting[0], readings.held[0]]))
             self._constraint_source.starts.observe(row, pods, waiting=waiting > 0.0, now=now)
@@ -245,8 +248,7 @@ class Decider:
 
     def past(self, workload: WorkloadKey) -> DecisionHistory | None:
         """The decisions of a workload, as far back as the log goes. Returns None if it is unknown."""
-        row = self._rows.get(workload)
-        if row is None:
+        if (row := self._rows.get(workload)) is None:
             return None
         past = self._log.past(row)
         return past if self._swept is None else past.until(flat(self._swept, np.array([row]))[0], self.plans[row])
@@ -289,6 +291,7 @@ class Decider:
             **self._published.columns(),
             **self._latest.columns(),
             **self._sizes.columns(),
+            **self.sleep.columns(),
             **self.usage.columns(),
         }
 
@@ -300,6 +303,7 @@ class Decider:
         self._signals.take(columns, rows, source_rows, now)
         self._constraint_source.take(columns, rows, source_rows)
         self._sizes.take(columns, rows, source_rows)
+        self.sleep.take(columns, rows, source_rows)
         self.usage.take(columns, rows, source_rows)
         self.books.take(columns, rows, source_rows)
         self._published.take(columns, rows, source_rows, self._tolerance[rows])
@@ -394,6 +398,7 @@ class Decider:
         self._signals.replan(rows, fresh._signals)
         self._limits.replan(rows, fresh._limits)
         self._constraint_source.replan(rows, fresh._constraint_source)
+        self.sleep.replan(rows)
         if any(before[row].ordered != self.plans[row].ordered for row in rows.tolist()):
             self._constraint_source.reorder([plan.ordered for plan in self.plans])
         self._log.replan(self.plans, rows)
@@ -404,8 +409,7 @@ class Decider:
 
     def could_answer(self, decision: Decision) -> bool:
         """Whether the configuration here allows this decision; True for an unknown workload."""
-        row = self._rows.get(decision.workload)
-        if row is None:
+        if (row := self._rows.get(decision.workload)) is None:
             return True
         tolerance, observed = float(self._tolerance[row]), bool(self.observed[row])
         limits = checkpoint.DecisionLimits.of(self._specs, row, tolerance, observed=observed)
@@ -502,6 +506,7 @@ class Decider:
         else:
             self._constraints = self._limits.rise(rows, decided.verdicts, self._constraints)
         verdicts = decided.verdicts
+        self._pending.due[self.sleep.decide(rows, decided, totals, standing, now, raise_only=raise_only)] = True
         self._latest.activity.answered(
             rows,
             totals.readings,
@@ -549,7 +554,8 @@ class Decider:
     def _learn(self, totals: Aggregate, complete: Mask, filled: Mask, now: float) -> None:
         """Updates the estimates of all workloads. complete: all its targets have answered. filled: some are imputed."""
         cost = replica_cost(totals, self._hour(totals), self.books.now)
-        self._constraint_source.rest(self._everyone, totals.readings, complete, cost, totals.finished, now)
+        rows, asleep = self._everyone, self.sleep.found_asleep(self._everyone, totals)
+        self._constraint_source.rest(rows, totals.readings, complete, cost, totals.finished, now, asleep)
         self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
 
     def _observe(self, rows: Rows, totals: Aggregate, is_value: Mask, arrival: Arrival) -> None:
@@ -586,7 +592,6 @@ class Decider:
     def _build(self, columns: SweepColumns, now: float) -> list[Decision]:
         if not len(columns.rows):
             return []
-        sources = EvidenceSources(self._latest, self._signals, self._constraint_source, self._sizes)
-        built = decisions(self.plans, columns, sources, now)
+        built = decisions(self.plans, columns, self._sources, now)
         self._pending.built(columns.rows, columns.totals.readings.wanted)
         return built

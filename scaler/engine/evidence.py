@@ -35,6 +35,7 @@ from scaler.signals.smoothing import Smoother
 from scaler.workloads.spec import WorkloadSpec
 
 from .sizes import Sizes
+from .sleep_tiers import SleepTiers
 
 
 class EvidenceSources(NamedTuple):
@@ -44,6 +45,7 @@ class EvidenceSources(NamedTuple):
     signals: Smoother
     constraints: ConstraintSource
     sizes: Sizes
+    sleep: SleepTiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def _by_row(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dict[str, Sequence[Any]]:
     """The fields of `Evidence` that are numbers, each with a value for each row."""
     rows, totals, readings, gpus = columns.rows, columns.totals, columns.totals.readings, columns.totals.gpus
-    latest, signals, constraints, _ = sources
+    latest, signals, constraints, *_ = sources
     has_gpus = gpus.shown > 0
     usual, slow = constraints.starts.times
     delayed, covered = constraints.error_budget
@@ -170,10 +172,11 @@ def _objectives(plans: Sequence[WorkloadSpec], columns: SweepColumns) -> Iterato
 def _evidence(
     plans: Sequence[WorkloadSpec], columns: SweepColumns, sources: EvidenceSources, now: float
 ) -> Iterator[Evidence]:
-    latest, _, constraints, sizes = sources
+    latest, _, constraints, sizes, sleep = sources
     slow_starts = optional_floats(constraints.starts.times.p90[columns.rows])
     numbers, objectives = _by_row(_numbers(columns, sources, now)), _objectives(plans, columns)
     slo = SloEvidence.of(sizes, columns.rows, now)
+    asleep = sleep.evidence(columns.rows, [plans[row].workload for row in columns.rows.tolist()])
     service, arrivals = (optional_floats(column) for column in sizes.queue_rates(columns.rows))
     for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
@@ -196,6 +199,7 @@ def _evidence(
                     index, plan.spec.slo, latest.untimed(plan.workload, now), _unsized(plan, columns.totals, index)
                 )
             ),
+            **asleep[index],
             **queue_fields(plan.spec.start_within, service[index], arrivals[index], slow_starts[index]),
         )
 

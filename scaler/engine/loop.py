@@ -23,7 +23,6 @@ from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.model import Failure, FailureKind, Floats, ScrapeResult, Target, WorkloadKey
 from exporter.scrape.loop import Counters, ScrapeLoop
 from exporter.scrape.request import internal
-from exporter.sources.promql import PromqlTargets
 from exporter.textformat import Scanner
 from scaler.columns import State
 from scaler.config import Config
@@ -34,9 +33,10 @@ from scaler.workloads.supply_table import SupplySource
 from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
 from . import failure_log
-from .backfill import fetch_past, replay_past
+from .backfill import relive
 from .context import DecisionPass, LoopContext
 from .decider import Decider
+from .engine_calls import EngineCall, EngineCaller, allowed
 from .failure_log import ExceptionLog
 from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
 
@@ -94,6 +94,9 @@ class ControlLoop:
         for decision in context.publisher.local.decisions.values():
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
         self._readers_before = {} if before is None else before._loop.readers()  # noqa: SLF001 - its own kind
+        self._caller = EngineCaller(context.post, context.clock, self._engine_called)
+        if before is not None:
+            self._caller.adopt(before._caller)  # noqa: SLF001 - its own kind
         self._arrivals: list[ScrapeResult] = []  # not decided yet
         self._arrived = asyncio.Event()
         self._failing: dict[Target, str] = {}
@@ -172,6 +175,7 @@ class ControlLoop:
             tasks.create_task(self._land_forever(), name="landings")
             tasks.create_task(self._tick_forever(), name="ticks")
             tasks.create_task(self._backfill_forever(), name="backfill")
+            tasks.create_task(self._caller.run(), name="engine calls")
             if self._context.cluster is not None:
                 tasks.create_task(self._watch(self._context.cluster), name="cluster changes")
                 tasks.create_task(self._register_forever(), name="registry")
@@ -380,22 +384,10 @@ class ControlLoop:
                 await self._backfill(workload)
 
     async def _backfill(self, workload: WorkloadKey) -> None:
-        """Fills the windows of a workload if all its targets are in a Prometheus."""
-        found = [self._discoveries[source] for source in self._places.of(workload)]
-        targets = [source for source in found if isinstance(source, PromqlTargets)]
-        plan = self._decider.plan(workload)
-        if plan is None or not targets or len(targets) < len(found):
-            return
-        step, until = self.config.scrape.interval, self._context.clock.now()
-        moments = await fetch_past(targets, until, step)
-        if isinstance(moments, Failure):
-            self._log.warning("backfill failed", workload=str(workload), detail=moments.detail)
-            return
-        relived = await asyncio.to_thread(
-            replay_past, plan, moments, interval_s=step, fresh_intervals=self.config.freshness.intervals
-        )
-        self._decider.remember(relived)
-        self._log.info("backfill complete", workload=str(workload), moments=len(moments))
+        plan, found = self._decider.plan(workload), [self._discoveries[source] for source in self._places.of(workload)]
+        relived = None if plan is None else await relive(plan, found, self.config, self._context.clock.now())
+        if relived is not None:
+            self._decider.remember(relived)
 
     # Ticks.
 
@@ -423,6 +415,7 @@ class ControlLoop:
             changed = self._decider.sweep(now, leads=self._context.leads(now))
             decided_at = self._context.clock.now()
             self._publish(changed, now)
+            self._call_engines(now)
             self._trace("tick", (), now, decided_at, changed)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("brake ended", workload=str(workload or "all"), brake=str(brake))
@@ -504,11 +497,26 @@ class ControlLoop:
                 self._faults.resolve("response", target)
         except Exception:  # noqa: BLE001 - one by one shows which of them it is
             changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
+        self._call_engines(now)
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
         if changed and not self._given_up:
             decided_at = self._context.clock.now()
             self._publish(changed, self._context.publisher.local.at)
             self._trace("scrape", scrapes, now, decided_at, changed)
+
+    def _call_engines(self, now: float) -> None:
+        """Makes the calls of engines that are due, if this replica is to make them."""
+        due = self._decider.sleep.calls()
+        if due:
+            context = self._context
+            self._caller.order(allowed(due, leads=context.leads(now), wakes=not context.follows(now)))
+
+    def _engine_called(self, call: EngineCall, took_s: float, failure: Failure | None) -> None:
+        self._context.self_metrics.engine_calls.labels(call.action, "ok" if failure is None else failure.kind).inc()
+        why = None if failure is None else f"POST /{call.action} of {call.target.named} failed: {failure.detail}"
+        self._decider.sleep.called(call.workload, call.action, took_s, why)
+        if failure is None:
+            self._loop.ask_again(call.workload)
 
     def _land_alone(self, scrape: ScrapeResult, now: float) -> list[Decision]:
         """A response that raises costs itself: its target counts as stale, so its workload is held."""
@@ -576,8 +584,13 @@ class ControlLoop:
         self._failing.pop(target, None)
         self._faults.resolve("response", target)
         self._decider.retire(target)
+        self._caller.forget(target)
 
 
 def _is_at_zero(decision: Decision) -> bool:
-    """Whether a workload has no replica and is to have none. While one still runs, its gateway is scraped with it."""
+    """Whether a workload has no replica that serves and is to have none: then its gateway alone shows the next request.
+    While one still runs, its gateway is scraped with it.
+    """
+    if decision.evidence.sleep_tier == "asleep":
+        return True
     return decision.replicas is not None and not decision.active and not decision.evidence.replicas_wanted

@@ -122,7 +122,8 @@ class PendingDecisions:
     changed:     its evidence has changed since the last sweep.
     renewable:   the last sweep has other evidence than its Decision.
     unpublished: no Decision of this process is published.
-    wanted:      the replicas of the cluster in its Decision; NaN unknown. Others read them from there.
+    wanted:      the replicas of the cluster in its Decision; NaN unknown.
+    due:         its brake or sleep state is not that of its Decision. Like `wanted`, others act on it by the Decision.
     """
 
     def __init__(self, rows: int) -> None:
@@ -130,6 +131,7 @@ class PendingDecisions:
         self.renewable: Mask = np.zeros(rows, dtype=np.bool_)
         self.unpublished: Mask = np.ones(rows, dtype=np.bool_)
         self.wanted: Floats = np.full(rows, np.nan)
+        self.due: Mask = np.zeros(rows, dtype=np.bool_)
         self._turn = 0  # the row at which the next sweep begins
 
     def next(self, news: Mask, moves: Mask, wanted: Floats) -> Rows:
@@ -141,7 +143,7 @@ class PendingDecisions:
         self.renewable |= self.changed
         self.changed[:] = False
         at_once = self.unpublished | (news & moves)
-        rest = np.flatnonzero((news | ~_same(self.wanted, wanted)) & ~at_once)
+        rest = np.flatnonzero((news | self.due | ~_same(self.wanted, wanted)) & ~at_once)
         room = max(MOST_BUILT - int(at_once.sum()), 0)
         if len(rest) > room:
             rest = np.roll(rest, -np.searchsorted(rest, self._turn))[:room]
@@ -162,12 +164,13 @@ class PendingDecisions:
 
     def go_on(self, other: PendingDecisions, rows: Rows, source_rows: Rows) -> None:
         """The published Decisions of `source_rows` there are those of `rows` here."""
-        for name in ("unpublished", "wanted"):
+        for name in ("unpublished", "wanted", "due"):
             getattr(self, name)[rows] = getattr(other, name)[source_rows]
 
     def built(self, rows: Rows, wanted: Floats) -> None:
         """Decisions of these rows are published. wanted: as in `next`."""
-        self.unpublished[rows], self.wanted[rows] = False, wanted
+        self.unpublished[rows] = self.due[rows] = False
+        self.wanted[rows] = wanted
 
 
 def _same(before: Floats, after: Floats) -> Mask:

@@ -26,7 +26,7 @@ def overrides(case: Case, decision: Decision | None, hour: further_hour.Document
     """decision: the Board's, if it is of this moment, for the text of its overrides. hour: one more of keep-warm."""
     idle = not isnan(case.after.idle_since) and case.may_sleep
     sentences = [*_idleness(case), *(further_hour.sentences(hour) if idle else ()), *_budget(case, decision)]
-    sentences += [*_brake(case, decision), *_schedule(case, decision), *_share(case)]
+    sentences += [*_sleep(decision), *_brake(case, decision), *_schedule(case, decision), *_share(case)]
     if case.aside.group_floor > 0.0:
         sentences.append(f"Its group is awake and needs at least {counted(case.aside.group_floor, 'replica')} of it.")
     if case.raise_only:
@@ -77,6 +77,14 @@ def _budget(case: Case, decision: Decision | None) -> list[str]:
     left = f"covers {number(covered)} more" if covered > 0.0 else "is spent, so keeping warm is worth more"
     delays = counted(round(evidence.cold_start_requests), "request")
     return [f"A cold start delays about {delays}; the error budget ({100.0 * BUDGET:g} % of requests) {left}."]
+
+
+def _sleep(decision: Decision | None) -> list[str]:
+    """The state of its sleep mode."""
+    evidence = None if decision is None else decision.evidence
+    if evidence is None or evidence.sleep_tier is None:
+        return []
+    return [f"Its sleep mode is at {evidence.sleep_tier}: {evidence.sleep}."]
 
 
 def _busy(case: Case) -> str:

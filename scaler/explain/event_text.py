@@ -33,11 +33,13 @@ class EventReason(StrEnum):
     NO_WAKE_SOURCE = "NoWakeSource"
     WAKE_SOURCE_LOST = "WakeSourceLost"
     BRAKE_ENDED = "BrakeEnded"
+    ENGINES_ASLEEP = "EnginesAsleep"
+    ENGINES_WOKEN = "EnginesWoken"
 
     @property
     def type(self) -> str:
         """Warning if a person should act."""
-        return NORMAL if self in {EventReason.ASLEEP, EventReason.WOKEN, EventReason.BRAKE_ENDED} else WARNING
+        return NORMAL if self in _NORMAL else WARNING
 
     @property
     def action(self) -> str:
@@ -55,7 +57,18 @@ _ACTIONS = {
     EventReason.NO_WAKE_SOURCE: "StayAwake",
     EventReason.WAKE_SOURCE_LOST: "StayAtZero",
     EventReason.BRAKE_ENDED: "ReleaseBrake",
+    EventReason.ENGINES_ASLEEP: "Sleep",
+    EventReason.ENGINES_WOKEN: "Wake",
 }
+_NORMAL = frozenset(
+    {
+        EventReason.ASLEEP,
+        EventReason.WOKEN,
+        EventReason.BRAKE_ENDED,
+        EventReason.ENGINES_ASLEEP,
+        EventReason.ENGINES_WOKEN,
+    }
+)
 _REASONS = {
     Reason.UNKNOWN: EventReason.UNKNOWN,
     Reason.CAPPED: EventReason.CAPPED,
@@ -68,10 +81,24 @@ def news(before: Decision | None, after: Decision, at: float) -> tuple[EventReas
     """The Events of a change. at: POSIX seconds of the second decision."""
     if before is None or before.observed or after.observed:
         return ()
-    if (before.reason, before.active, before.evidence.brake) == (after.reason, after.active, after.evidence.brake):
+    if _compared(before) == _compared(after):
         return ()
-    found = (_of_zero(before, after), _of_reason(before, after), _of_brake(before, after, at))
+    found = (_of_zero(before, after), _of_reason(before, after), _of_brake(before, after, at), _of_sleep(before, after))
     return tuple(reason for reason in found if reason is not None)
+
+
+def _compared(decision: Decision) -> tuple[object, ...]:
+    return decision.reason, decision.active, decision.evidence.brake, decision.evidence.sleep_tier
+
+
+def _of_sleep(before: Decision, after: Decision) -> EventReason | None:
+    """Of engines whose replica stays: to and from zero is an Event of its own."""
+    match before.evidence.sleep_tier, after.evidence.sleep_tier:
+        case "ready", "asleep":
+            return EventReason.ENGINES_ASLEEP
+        case "asleep", "ready":
+            return EventReason.ENGINES_WOKEN
+    return None
 
 
 def _of_zero(before: Decision, after: Decision) -> EventReason | None:
@@ -129,6 +156,14 @@ def sentence(reason: EventReason, before: Decision, after: Decision) -> str:
             return f"stays at zero; {NO_WAKE_SOURCE}: {f'{lost} is gone' if lost else _why_blind(evidence)}"
         case EventReason.BRAKE_ENDED:
             return f"a brake has ended: {before.evidence.brake}"
+        case EventReason.ENGINES_ASLEEP | EventReason.ENGINES_WOKEN:
+            return _engines(after)
+
+
+def _engines(decision: Decision) -> str:
+    if decision.evidence.sleep_tier == "asleep":
+        return f"engines asleep: {_idle(decision)}; {decision.evidence.sleep}"
+    return f"engines woken: {_why_awake(decision)}"
 
 
 def _idle(decision: Decision) -> str:

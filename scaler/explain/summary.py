@@ -210,6 +210,8 @@ def _resting(decision: Decision, now: float) -> str:
         return f"{since}; {'stays awake' if decision.active else 'stays at zero'}: {NO_WAKE_SOURCE}"
     if decision.reason is Reason.ASLEEP:
         return since if evidence.wake_source is None else f"{since}; wakes by {evidence.wake_source}"
+    if evidence.sleep_tier == "asleep":
+        return f"{since}; its engines sleep"
     keep_warm_s, idle_since = evidence.keep_warm_s, decision.idle_since
     # Later it is its minimum of replicas, or a start without state, that keeps it awake.
     if keep_warm_s is None or (idle_since is not None and now - idle_since > keep_warm_s):

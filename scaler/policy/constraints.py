@@ -24,6 +24,7 @@ from .estimators.error_budget import ErrorBudget, Traffic
 from .estimators.further_hour import SHORTEST_COUNTED_S, RecordedPauses
 from .estimators.idle_time import Gaps, decayed_time
 from .estimators.keep_warm import DAY_S, KeepWarm, KeepWarmRules, Saving, Stakes
+from .estimators.sleep_plan import SleepConfig, SleepPlans, SleepRules
 from .overrides import ActiveOverride, Brake, OverrideChanges, Overrides, WorkloadOverrides
 from .prices import ReplicaCost
 from .sizing import (
@@ -63,6 +64,7 @@ class ConstraintSource:
     """The constraints of a fixed list of workloads, and what they are computed from.
 
     starts: how long cold starts take; the caller reports the pods.
+    sleep:  the plans of sleep mode; the caller reports the wakes.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class ConstraintSource:
         teaching: Sequence[KeepWarmConfig],
         prices: HourlyPrices,
         fleet: Iterable[Brake] = (),
+        sleep: Sequence[SleepConfig | None] = (),
     ) -> None:
+        """sleep: the sleep mode of each workload; empty: none has it."""
         rows = len(overrides)
         self._specs, self._prices = specs, prices
         self._fleet = tuple(fleet)
@@ -85,6 +89,7 @@ class ConstraintSource:
         )
         self._gaps, self._keep_warm, self._budget = Gaps(rows), KeepWarm(self._rules), ErrorBudget(rows)
         self.starts = Starts(rows)
+        self.sleep = SleepPlans(SleepRules.stack(list(sleep) or [None] * rows), self._rules, specs)
         self._gpus, self._replica_hour = np.full((2, rows), np.nan)  # of one replica, as last reported
         self._saving = Saving(*np.full((2, rows), np.nan))
         self._stakes = Stakes(*np.full((len(Stakes._fields), rows), np.nan))  # as of the last call of `rest`
@@ -97,6 +102,7 @@ class ConstraintSource:
         """Takes the keep-warm rules of `rows` from `fresh`, which has only these, in their order."""
         for column, new in zip(self._rules, fresh._rules, strict=True):
             column[rows] = new
+        self.sleep.replan(rows, fresh.sleep)
 
     def at(self, now: float) -> Constraints:
         """The constraints at `now`, POSIX seconds."""
@@ -125,30 +131,42 @@ class ConstraintSource:
         return self._keep_warm.expects(self._gaps.idle_since, now) & self._specs.sleeps
 
     def rest(
-        self, rows: Rows, readings: Readings, complete: Mask, cost: ReplicaCost, finished: Floats, now: float
+        self,
+        rows: Rows,
+        readings: Readings,
+        complete: Mask,
+        cost: ReplicaCost,
+        finished: Floats,
+        now: float,
+        asleep: Mask | None = None,
     ) -> None:
         """Updates the estimates with the readings of these workloads, in ascending order.
 
-        cost: of one replica of each. finished: requests, a counter.
+        cost: of one replica of each. finished: requests, a counter. asleep: whether engines are in sleep mode: their
+        replicas are there, and what their GPUs do is no demand.
         """
         waiting = zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held)
         work = waiting + zero_if_unknown(readings.running)
         # A model that is being loaded works on its GPUs, and DCGM shows it half a minute late. If no request came, it
         # must not count as the return that it was loaded for: each rest would be estimated shorter than the last.
         loading = (readings.ready < readings.wanted) | self.expected(now)[rows]
+        ready = readings.ready
+        if asleep is not None and asleep.any():
+            loading |= asleep
+            ready = np.where(asleep, np.fmax(ready, 1.0), ready)
         busy = (work > 0.0) | ((readings.busiest_gpu > self._specs.gpu_quiet[rows]) & ~loading)
         self.starts.passed(now)
         # A rejected request is demand too.
         ended = self._gaps.observe(rows, busy, np.fmax(readings.active_at, readings.refused_at), complete, now)
         for last, new in ((self._gpus, cost.gpus), (self._replica_hour, cost.hour)):
             last[rows] = np.where(np.isnan(new), last[rows], new)
-        traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, readings.ready)
+        traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, ready)
         start, lowest = self._start_times(), self._rules.lowest
         self._budget.observe(rows, traffic, ended, lowest, start.p50, now)
         resting = ~np.isnan(self._gaps.idle_since)
         resting[ended.rows] = False  # a request that came and went: the pause is another one
         self._stakes = self._weigh(start, resting, now)
-        self._keep_warm.learn(ended, self._gaps, self._stakes, now)
+        self._keep_warm.learn(ended, self._gaps, self.sleep.learn(ended, self._gaps, self._stakes, now), now)
 
     def _start_times(self) -> ColdStarts:
         """With an SLO an unmeasured start counts as a usual one: a budget cannot wait for the first cold start."""
@@ -211,11 +229,12 @@ class ConstraintSource:
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps, one slot per workload."""
-        return {**self._gaps.columns(), **self._keep_warm.columns(), **self._budget.columns(), **self.starts.columns()}
+        parts = (self._gaps, self._keep_warm, self._budget, self.starts, self.sleep)
+        return {name: column for part in parts for name, column in part.columns().items()}
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise."""
-        for part in (self._gaps, self.starts, self._budget, self._keep_warm):
+        for part in (self._gaps, self.starts, self._budget, self._keep_warm, self.sleep):
             part.take(columns, rows, source_rows)
 
     def go_on(self, other: ConstraintSource, rows: Rows, source_rows: Rows) -> None:

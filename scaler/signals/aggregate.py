@@ -64,6 +64,7 @@ class Aggregate:
     uncounted: engines that expose no counters of tokens.
     finished: requests finished since the start of this process, corrected for restarts.
     sleeping: pods with an engine in sleep mode.
+    open:     requests that gateways count as passed on, where that shows one in an engine that sleeps.
     leaving:  terminating replicas that still hold their GPUs.
     held:     `gpus_held` in whole ones, else those that are shown, with their price and power.
     """
@@ -77,6 +78,7 @@ class Aggregate:
     uncounted: Floats
     finished: Floats
     sleeping: Floats
+    open: Floats
     leaving: Floats
     held: HeldGpus
 
@@ -126,6 +128,7 @@ class Aggregate:
             self.uncounted[rows],
             self.finished[rows],
             self.sleeping[rows],
+            self.open[rows],
             self.leaving[rows],
             choose(rows, self.held),
         )

@@ -439,6 +439,14 @@ class LatestSamples:
         self._gaps.pop(slot, None)
         self._free.append(slot)
 
+    def engines(self, row: int) -> Iterator[tuple[Target, bool, float]]:
+        """The engines of a workload that must answer and show whether they sleep: that, and POSIX seconds of it."""
+        slots = self._slots
+        for slot, target in self._members[row].items():
+            sleeping = slots.values[slot, Column.SLEEPING]
+            if target.role is Role.PODS and not slots.leaving[slot] and not isnan(sleeping):
+                yield target, bool(sleeping > 0.0), float(slots.at[slot])
+
     def usage(self, now: float) -> Floats:
         """What profiles need beside `totals`, of all workloads; shape (rows, len(GpuUsage)), NaN unknown."""
         slots = self._slots
@@ -494,6 +502,7 @@ class LatestSamples:
             uncounted=sums.uncounted,
             finished=self.activity.finished[rows],
             sleeping=sums.sleeping,
+            open=sums.open,
             leaving=self._going[rows],
             held=self._held(rows, sums),
         )

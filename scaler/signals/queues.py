@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.catalog import KINDS
+from exporter.catalog import KINDS, Kind
 from exporter.histogram import Latency
 from exporter.model import Floats, Gap, Quantity, Role, Samples
 from scaler.columns import Rows
@@ -123,6 +123,7 @@ def read(
         at_zero = WakeSource.NOTHING
         return QueuePage(values, sums, min(measured, at), at_zero, False, incomplete(gaps), gaps, splits, kind.lags)
     wake_source = _wake_source(kind.at_zero, values, sums, repeats=kind.repeats_engines)
+    values[Column.OPEN] = _open(kind, values, sums, wake_source)
     if pods and kind.repeats_engines:
         if kind.at_zero == "in_flight":
             values[Column.IN_FLIGHT] = np.nansum([values[Column.WAITING], values[Column.RUNNING]])
@@ -159,6 +160,19 @@ def _wake_source(at_zero: str, values: Floats, sums: Mapping[Quantity, float], *
     counter = Quantity.REQUESTS_FINISHED if at_zero == "counted" else Quantity.REQUESTS_FAILED
     refuses = at_zero != "nothing" and not isnan(sums.get(counter, nan))
     return WakeSource.REFUSALS if refuses else WakeSource.NOTHING
+
+
+def _open(kind: Kind, values: Floats, sums: Mapping[Quantity, float], wake_source: WakeSource) -> float:
+    """Requests in engines as the gateway itself counts them: those that wait in an engine that sleeps are among them.
+
+    0 if its requests in hand count whether engines show them or not; NaN if it would not show such a request.
+    """
+    if not kind.repeats_engines:
+        return 0.0 if wake_source is WakeSource.QUEUE else nan
+    if Quantity.REQUESTS_OPEN in sums or not kind.counts_open or kind.feeds:
+        return sums.get(Quantity.REQUESTS_OPEN, nan)
+    in_hand = [values[column] for column in (Column.WAITING, Column.RUNNING) if not isnan(values[column])]
+    return sum(in_hand) if in_hand else nan
 
 
 def _chosen(samples: Samples, queue: str | None) -> Rows:

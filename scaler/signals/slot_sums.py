@@ -37,6 +37,7 @@ _RATE_COUNT = len(WorkRate)
 # A kernel takes plain numbers.
 _WAITING, _RUNNING, _HELD, _IN_FLIGHT = map(int, (Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGHT))
 _KV_CACHE, _READY, _SLEEPING = int(Column.KV_CACHE), int(Column.READY), int(Column.SLEEPING)
+_OPEN = int(Column.OPEN)
 _GPU_SUM, _GPU_WEIGHT, _GPU_BUSIEST = int(Column.GPU_SUM), int(Column.GPU_WEIGHT), int(Column.GPU_BUSIEST)
 _GPU_PODS, _GPU_BLIND, _GPU_LAG = int(Column.GPU_PODS), int(Column.GPU_BLIND), int(Column.GPU_LAG)
 _GPU_COUNT, _GPU_UTILISED, _GPU_SILENT = int(Column.GPU_COUNT), int(Column.GPU_UTILISED), int(Column.GPU_SILENT)
@@ -85,6 +86,7 @@ class SlotSums(NamedTuple):
     measured_at: Floats
     in_pods: Floats
     sleeping: Floats
+    open: Floats
     at_gateway: Floats
     gpus_shown: Floats
     gpus_utilised: Floats
@@ -309,6 +311,9 @@ def _finish(
     idle = ready == 0.0 or workloads.listed[row] == 0.0 or workloads.wanted[row] == 0.0
     if idle and np.isnan(added[_HELD]):
         added[_HELD] = added[_IN_FLIGHT]
+    # An engine that sleeps keeps a request and does not report it.
+    if added[_SLEEPING] >= count[_PODS] and count[_PODS] > 0.0 and not added[_WAITING] + added[_RUNNING] > 0.0:
+        added[_HELD] = np.fmax(added[_HELD], added[_OPEN])
     in_hand = _sum_present(added[_WAITING], added[_RUNNING], added[_HELD])
     ready, gpu_mean = _awake(added, ready, added[_GPU_SUM] / added[_GPU_WEIGHT], count[_PODS])
     ceiling = added[_GPU_CEILING] / added[_GPU_WEIGHT]
@@ -320,6 +325,7 @@ def _finish(
     out.in_hand_at_least[to] = max(_number(in_hand) + partial.from_before[to], _number(added[_IN_FLIGHT]))
     out.in_pods[to] = _sum_present(partial.in_pods[to, 0], partial.in_pods[to, 1], partial.in_pods[to, 2])
     out.sleeping[to], out.at_gateway[to] = added[_SLEEPING], partial.at_gateway[to]
+    out.open[to] = added[_OPEN]
     out.gpus_shown[to], out.gpus_utilised[to] = _number(added[_GPU_COUNT]), _number(added[_GPU_UTILISED])
     out.gpus_silent[to], out.gpus_lost[to] = _number(added[_GPU_SILENT]), _number(added[_GPU_LOST])
     out.gpus_parts[to], out.gpu_memory[to] = _number(added[_GPU_PARTS]), added[_GPU_MEMORY]

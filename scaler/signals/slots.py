@@ -51,10 +51,11 @@ class Column(IntEnum):
     GPU_WATTS = 21  # the power of these
     GPU_LAG = 22  # seconds by which the readings may be older than their receipt
     IN_FLIGHT = 23  # requests that a gateway has passed on or holds, if it does not tell them apart
-    SLEEPING = 24  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
-    UNCOUNTED = 25  # 1 if an engine's target exposes no counters of tokens: no rates
+    OPEN = 24  # requests that a gateway itself counts as passed on and not ended; 0 if they count as in hand anyway
+    SLEEPING = 25  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
+    UNCOUNTED = 26  # 1 if an engine's target exposes no counters of tokens: no rates
     # The rates of `policy.capacity.WorkRate`, in its order, per second since the response before.
-    RATES = 26
+    RATES = 27
 
 
 # The width of a slot's values, and of what rates are computed from.
@@ -122,7 +123,7 @@ PODS, GATEWAY, GPUS = ROLE_CODE[Role.PODS], ROLE_CODE[Role.GATEWAY], ROLE_CODE[R
 # The columns of a fresh slot that are added up: ADDED[role, column].
 ADDED = np.zeros((len(Role), WIDTH), dtype=np.bool_)
 ADDED[PODS, [Column.WAITING, Column.RUNNING, Column.HELD, Column.KV_CACHE, Column.SLEEPING]] = True
-ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY, Column.IN_FLIGHT]] = True
+ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY, Column.IN_FLIGHT, Column.OPEN]] = True
 ADDED[PODS, Column.UNCOUNTED :] = True
 ADDED[GATEWAY, Column.RATES + WorkRate.ARRIVED] = True
 ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True

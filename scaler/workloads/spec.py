@@ -8,6 +8,7 @@ from exporter.model import WorkloadKey
 from scaler.config.workload import GpuShare
 from scaler.policy.columns import Spec
 from scaler.policy.constraints import KeepWarmConfig
+from scaler.policy.estimators.sleep_plan import SleepConfig
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import WorkloadOverrides
 from scaler.signals.smoothing import HalfLives
@@ -26,6 +27,7 @@ class WorkloadSpec:
     target:      its scale target in its namespace, as `Deployment/chat`; "" if unknown.
     tolerance:   of its HPA, a ratio: a step up within it is dropped, so the published number is rounded past it.
     share:       its part of the GPUs, for `policy.sharing`; without effect if those are not shared.
+    sleep:       its sleep mode; None: its engines are not put to sleep.
     gpu_hour:    the price of one of its GPUs for an hour; None: that of the model.
     slo_unsized: why its SLO is measured and does not size it, for people; "" if it does.
     """
@@ -44,4 +46,5 @@ class WorkloadSpec:
     target: str = ""
     slo_unsized: str = ""
     share: GpuShare = field(default=GpuShare())
+    sleep: SleepConfig | None = None
     gpu_hour: float | None = None

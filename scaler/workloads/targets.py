@@ -28,12 +28,13 @@ from exporter.sources import redis
 from exporter.sources.promql import Promql, PromqlQuery, PromqlTargets
 from scaler.config import Config, DcgmExporter, Endpoint, Redis, Workload
 from scaler.config.endpoint import admission
-from scaler.config.scalars import GPUS
+from scaler.config.scalars import AUTO, GPUS
 from scaler.config.trigger import TriggerWorkload
 from scaler.config.validate_workload import FEWEST_READINGS
 from scaler.config.workload import GpuShare, for_jobs
 from scaler.policy.columns import Signal, Spec
 from scaler.policy.constraints import KeepWarmConfig
+from scaler.policy.estimators.sleep_plan import SleepConfig
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import WorkloadOverrides
 from scaler.signals.smoothing import HalfLives
@@ -284,6 +285,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         tolerance=tolerance,
         gpu_hour=workload.gpu_hour,
         share=_share(config, workload),
+        sleep=_sleep(config, workload),
         slo_unsized="" if workload.engine is None else KINDS[workload.engine].unsized,
     )
 
@@ -296,7 +298,7 @@ def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides
     # A Job takes one request, and a number that counts arrivals would start Jobs for requests that others have taken.
     targets = tuple((signal, target) for signal, target in plan.spec.targets if signal is not Signal.SLO)
     unsized = replace(plan.spec, targets=targets, ttft=None, itl=None, start_within=None, falls_back=False)
-    return replace(plan, spec=replace(unsized, keep_warm=keep_warm, young=0.0, jobs=True))
+    return replace(plan, spec=replace(unsized, keep_warm=keep_warm, young=0.0, jobs=True), sleep=None)
 
 
 def _teaching(workload: Workload, config: Config) -> KeepWarmConfig:
@@ -321,6 +323,18 @@ def _share(config: Config, workload: Workload) -> GpuShare:
     if sharing is None or not isinstance(workload, TriggerWorkload) or share.priority <= sharing.max_priority:
         return share
     return GpuShare(priority=sharing.max_priority, weight=share.weight)
+
+
+def _sleep(config: Config, workload: Workload) -> SleepConfig | None:
+    mode = workload.sleep_mode
+    if mode is None:
+        return None
+    return SleepConfig(
+        share=mode.gpu_share,
+        after=None if mode.after == AUTO else mode.after,
+        earliest=FEWEST_READINGS * config.scrape.interval,
+        timeout=mode.timeout if mode.calls and not config.observes(workload) else None,
+    )
 
 
 def _membership(workload: Workload, *, observed: bool) -> Membership | None:

@@ -89,7 +89,7 @@ COUNTERS = (
     ),
     AccountFamily(
         "workload_baseline_cost",
-        "Cost of the same time: held, always on at the maximum, and at the peak of the day (UTC).",
+        "Cost of these GPU-seconds.",
         "baseline",
         {"held": "cost_apart", "maximum": "cost_at_maximum", "peak": "cost_at_peak"},
     ),
@@ -97,7 +97,7 @@ COUNTERS = (
     AccountFamily("scale_downs_to_zero", "Scale-downs to zero, counted from spec.replicas.", None, {"": "sleeps"}),
     AccountFamily(
         "replica_reversals",
-        "Changes of direction of spec.replicas: a rise after a fall, or a fall after a rise.",
+        "Changes of direction of spec.replicas.",
         None,
         {"": "reversals"},
     ),

@@ -76,6 +76,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas_ready", "Ready replicas.", lambda d, _: d.evidence.replicas_ready),
     ("replicas_pending", "Replicas that no node has started.", lambda d, _: d.evidence.replicas_pending),
     ("replicas_sleeping", "Replicas with an engine in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
+    ("wake_seconds", "Median time of a wake from sleep mode.", lambda d, _: d.evidence.wake_s),
     (
         "gpu_share_replicas",
         "Replicas that its share of the GPUs has room for; no sample without `sharing`.",
@@ -103,7 +104,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "slo_error_budget_ratio",
-        "Part of the error budget of 3 days that is left; 0: none, below 0: more misses than allowed.",
+        "Part of the 3-day error budget that is left; below 0: overspent.",
         lambda d, _: d.evidence.slo_error_budget,
     ),
     (
@@ -144,7 +145,7 @@ COUNTERS: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "slo_misses",
-        "Requests that missed the SLO, an upper bound: one that missed both latencies counts twice.",
+        "Requests that missed the SLO; one that missed both latencies counts twice.",
         lambda d, _: d.evidence.slo_misses_total,
     ),
 )
@@ -197,6 +198,13 @@ def families(board: Board, now: float) -> Iterator[Metric]:
         "reason",
     )
     yield _coded(
+        "sleep_tier",
+        "1 for the state of `sleep_mode`: ready, asleep or zero.",
+        decisions,
+        lambda d: d.evidence.sleep_tier,
+        "tier",
+    )
+    yield _coded(
         "workload_brake",
         "1 for the effective brake: freeze, never_down or floor.",
         decisions,
@@ -213,7 +221,7 @@ def families(board: Board, now: float) -> Iterator[Metric]:
     yield GaugeMetricFamily("tidegate_board_version", "Version of the Board; each change adds one.", board.version)
     yield GaugeMetricFamily(
         "tidegate_board_age_seconds",
-        "Time since the last sweep, normally at most one `tick`.",
+        "Time since the last sweep.",
         max(0.0, now - board.at),
     )
 

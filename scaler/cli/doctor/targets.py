@@ -20,11 +20,12 @@ from exporter.discovery import Discovery, Listing
 from exporter.kubernetes.cache import Cluster
 from exporter.model import Failure, FailureKind, Queue, Role, Samples, Target, without_user, without_user_info
 from exporter.scrape.request import Pages, read
-from exporter.sources.http import HttpLimits, HttpPages
+from exporter.sources.http import OK, HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
 from exporter.textformat import Page, parse
 from scaler.config import Config, DcgmExporter
+from scaler.engine.engine_calls import endpoint_of
 from scaler.workloads import Registry, ordered, take
 from scaler.workloads.pods import cluster_owners
 from scaler.workloads.targets import DiscoveryClients, Plans, TargetSource, discovery, places
@@ -84,6 +85,9 @@ async def examine(config: Config, cluster: Cluster | None, clock: Clock) -> list
         if len(targets) > MOST_TARGETS:
             skipped = f"{len(targets) - MOST_TARGETS} were not scraped: see /metrics of the daemon"
             checks.append(ok("more targets", skipped))
+        calls = {each.key for each in registry.workloads if each.sleep_mode is not None and each.sleep_mode.calls}
+        called = [target for target in scraped if target.role is Role.PODS and target.owner in calls]
+        checks += await asyncio.gather(*(_check_sleep_mode(target, http) for target in called))
         checks += await _check_clocks(scraped, clock)
     finally:
         promql.close()
@@ -136,6 +140,18 @@ async def _check_target(
         remedy = _REMEDIES.get(outcome.kind, "see `tidegate read`")
         return fail(name, f"{outcome.kind}: {outcome.detail}", remedy), None
     return check_samples(name, outcome, now, target.max_age_s or config.fresh_for), outcome
+
+
+async def _check_sleep_mode(target: Target, http: HttpPages) -> Check:
+    """Whether an engine has the endpoints that `sleep_mode.calls` needs; nothing is put to sleep."""
+    name = f"sleep mode of {target.owner} {target.named}"
+    answer = await http.get(endpoint_of(target.url, "is_sleeping"), target.access)
+    if isinstance(answer, Failure):
+        return fail(name, f"{answer.kind}: {answer.detail}", _REMEDIES.get(answer.kind, "see the engine's log"))
+    if answer.status != OK:
+        remedy = "start vLLM with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1, or unset sleep_mode.calls"
+        return fail(name, f"GET /is_sleeping: HTTP {answer.status} {answer.reason}".rstrip(), remedy)
+    return ok(name, "its engine can be called")
 
 
 def _check_unmatched(

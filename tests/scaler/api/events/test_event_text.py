@@ -110,3 +110,12 @@ def test_every_kind_has_an_action_and_a_reason_of_one_word(decide):
     for kind in EventReason:
         assert kind.action.isalpha()
         assert kind.value.isalpha()
+
+
+def test_engines_that_fall_asleep_and_wake_have_events_while_their_replica_stays(decide):
+    ready = decide(1, Reason.WARM, idle_since=940.0, sleep_tier="ready", sleep="a wake takes 0.3 s")
+    asleep = decide(1, Reason.WARM, idle_since=940.0, sleep_tier="asleep", sleep="a wake takes 0.3 s")
+    woken = decide(1, Reason.LOADING, held_by_gateway=1.0, sleep_tier="ready")
+    assert events_of(ready, asleep) == [("EnginesAsleep", NORMAL, "engines asleep: idle for 1 min; a wake takes 0.3 s")]
+    assert events_of(asleep, woken) == [("EnginesWoken", NORMAL, "engines woken: requests: 1 waiting")]
+    assert [kind for kind, *_ in events_of(asleep, decide(0, sleep_tier="zero"))] == ["Asleep"]

@@ -12,6 +12,7 @@ from exporter.kubernetes.resources import RESOURCES
 from scaler.cli.doctor.targets import MOST_TARGETS, examine
 from scaler.config import parse
 from tests.fakes import objects
+from tests.fakes.sleeping_vllm import serving_vllm
 
 WORKLOAD = """
 scrape: {{timeout: 1s}}
@@ -19,6 +20,10 @@ scrape: {{timeout: 1s}}
 workloads:
 - {{namespace: ai, name: chat, engine: vllm, replicas: {{min: 1}}, pods: {{urls: [{urls}]}}}}
 """
+
+CALLED = (
+    "workloads: [{{namespace: ai, name: chat, engine: vllm, replicas: {{min: 1}}, pods: {{url: '{url}'}}, {sleep}}}]"
+)
 
 
 @pytest.fixture
@@ -44,6 +49,22 @@ async def test_target_shows_its_quantities_and_their_age(ask, pages, page):
     assert one(checks, url).name == f"pods of ai/chat {url}"
     assert one(checks, url).result == "vllm, 1 queue: requests_waiting, requests_running; 0.0 s old"
     assert one(checks, "clocks of targets").status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("has_sleep_mode", "status", "result"),
+    [(True, "ok", "its engine can be called"), (False, "fail", "GET /is_sleeping: HTTP 404 Not Found")],
+)
+async def test_engine_that_is_to_be_called_is_asked_for_its_sleep_mode(ask, has_sleep_mode, status, result):
+    async with serving_vllm(has_sleep_mode=has_sleep_mode) as vllm:
+        sleep = f"gateway: {{url: '{vllm.gateway}'}}, sleep_mode: {{calls: true, after: 1m}}"
+        checks = await examine(parse(CALLED.format(url=vllm.metrics, sleep=sleep), "c.yaml")[0], None, WallClock())
+        check = one(checks, "sleep mode of ai/chat")
+        assert (check.status, check.result, vllm.calls) == (status, result, [])
+        checks = await examine(
+            parse(CALLED.format(url=vllm.metrics, sleep="probe_period: 0"), "c.yaml")[0], None, WallClock()
+        )
+        assert not [each for each in checks if "sleep" in each.name]
 
 
 async def test_failed_scrape_has_its_reason_and_remedy(ask, pages):

@@ -34,7 +34,8 @@ def totals():
         gpus_attributed = VisibleGpus(column([shown]), none, none, none, none, nan, nan)
         latest, rates = np.full((1, len(Signal)), np.nan), np.full((1, len(WorkRate)), np.nan)
         held = HeldGpus(column([shown or np.nan if np.isnan(gpus) else gpus]), nan, nan)
-        totals = Aggregate(readings, column([gpus]), gpus_attributed, nan, latest, rates, none, nan, nan, nan, held)
+        held_by_pods, rest = column([gpus]), [nan] * 4
+        totals = Aggregate(readings, held_by_pods, gpus_attributed, nan, latest, rates, none, *rest, held)
         return replace(totals, sleeping=column([sleeping]), leaving=column([leaving]))
 
     return make

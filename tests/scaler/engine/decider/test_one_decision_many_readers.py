@@ -4,6 +4,7 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.engine.publisher import Publisher
+from scaler.policy.overrides import Brake, BrakeWord, WorkloadOverrides
 
 
 def test_scrape_between_ticks_raises_and_never_lowers(scene, pod, page):
@@ -163,3 +164,14 @@ def test_scrape_of_an_unconfigured_workload_decides_nothing(scene, pod, gateway,
     assert stage.land(gateway(name="stranger"), page.epp(held=99)) == []
     assert stage.land(node(), page.gpu("GPU-1", ["stranger-0"], engine=1.0)) == []
     assert stage.outcome() == (None, True, "unknown")
+
+
+def test_brake_that_ends_is_published_by_the_next_sweep(scene, plan, pod, page):
+    brakes = (Brake(BrakeWord.FLOOR, floor=1, until=1200.0),)
+    stage, engine = scene(plan("chat", about={"ordered": WorkloadOverrides(brakes=brakes)})), pod()
+    stage.has(pods=[engine], wanted=3)
+    stage.rounds(100, {engine: page.vllm(waiting=0, running=40)})
+    assert stage.decision().evidence.brake_until == 1200.0
+    assert stage.sweep(after=1) == []
+    (changed,) = stage.sweep(after=1200 - stage.now)
+    assert (changed.replicas, changed.evidence.brake) == (3, None)

@@ -11,6 +11,7 @@ from scaler.signals.slots import ADDED, GATEWAY, GPUS, PODS, Column
 
 QUEUES = [Column.WAITING, Column.RUNNING, Column.HELD]
 IN_HAND = [*QUEUES, Column.IN_FLIGHT]
+OF_GATEWAY = [*IN_HAND, Column.OPEN]
 GPU_COUNTS = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_LOST, Column.GPU_PARTS]
 
 
@@ -34,7 +35,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     shown = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
     at_gateway = np.bincount(owner[gateway], weights=shown, minlength=count)
     shared = np.flatnonzero(gateway & ~np.isnan(share)[owner])
-    values[shared[:, None], [*IN_HAND, Column.RATES + WorkRate.ARRIVED]] *= share[owner[shared], None]
+    values[shared[:, None], [*OF_GATEWAY, Column.RATES + WorkRate.ARRIVED]] *= share[owner[shared], None]
     values[shared, Column.READY] = np.nan
 
     sums, value_counts = added(owner, values, counts, count)
@@ -46,12 +47,13 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     idle = (ready == 0.0) | (workloads.listed[rows] == 0.0) | (workloads.wanted[rows] == 0.0)
     held = sums[:, Column.HELD]
     held = sums[:, Column.HELD] = np.where(idle & np.isnan(held), sums[:, Column.IN_FLIGHT], held)
+    pods_fresh = tally(owner[pods & stays], count)
+    held = sums[:, Column.HELD] = np.where(unreported(sums, pods_fresh), np.fmax(held, sums[:, Column.OPEN]), held)
     in_hand = nan_sum(sums[:, QUEUES])
     latest = np.full((count, 4), np.nan)
     latest[:, 0] = in_hand
     latest[:, 1] = sums[:, Column.KV_CACHE] / np.maximum(value_counts[:, Column.KV_CACHE], 1.0)
     latest[:, 2] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
-    pods_fresh = tally(owner[pods & stays], count)
     asleep = (sums[:, Column.SLEEPING] > 0.0) & (np.nan_to_num(sums[:, QUEUES]).sum(axis=1) > 0.0)
     there = np.where(np.isnan(ready), pods_fresh, ready)
     awake = np.maximum(there - sums[:, Column.SLEEPING], 0.0)
@@ -74,6 +76,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
         measured_at=measured,
         in_pods=nan_sum(in_pods),
         sleeping=sums[:, Column.SLEEPING],
+        open=sums[:, Column.OPEN],
         at_gateway=at_gateway,
         gpus_shown=shown,
         gpus_utilised=utilised,
@@ -97,6 +100,12 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
         gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
     )
     return totals, flags, latest, sums[:, Column.RATES :]
+
+
+def unreported(sums, pods):
+    """Whether engines that all sleep may keep requests that they do not report."""
+    reported = sums[:, Column.WAITING] + sums[:, Column.RUNNING] > 0.0
+    return (pods > 0.0) & (sums[:, Column.SLEEPING] >= pods) & ~reported
 
 
 def added(owner, values, mask, rows):

@@ -25,7 +25,7 @@ def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
     unknown = np.full(rows, NAN)
     rates = np.full((rows, len(WorkRate)), NAN)
     readings = Readings.unknown(rows)
-    return Aggregate(readings, unknown, unknown, unknown, latest, rates, unknown, counted, unknown, unknown, unknown)
+    return Aggregate(readings, unknown, unknown, unknown, latest, rates, unknown, counted, *[unknown] * 4)
 
 
 class One:

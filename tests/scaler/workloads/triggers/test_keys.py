@@ -8,7 +8,7 @@ from scaler.config import Endpoint, Objectives, Replicas, Smoothing, Workload
 from scaler.config.errors import TriggerErrors
 from scaler.config.scalars import ENGINES
 from scaler.config.trigger import TRIGGER_KEYS, Trigger, read
-from scaler.config.workload import GpuShare, RoleRatio, Slo
+from scaler.config.workload import GpuShare, RoleRatio, SleepMode, Slo
 
 _ENGINES = ", ".join(ENGINES)
 _GATEWAY = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
@@ -47,6 +47,8 @@ def test_every_key_is_read_like_the_configuration():
         "gpu_hour": "2.5",
         "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
         "ratio.min": "0.5", "ratio.max": "3", "share.priority": "-5", "share.weight": "2",
+        "sleep_mode.gpu_share": "0.1", "sleep_mode.after": "45s", "sleep_mode.calls": "true",
+        "sleep_mode.timeout": "20s",
     }  # fmt: skip
     expected = {
         "engine": "vllm", "model": "llama", "port": 8001, "path": "/m", "scheme": "https",
@@ -58,6 +60,7 @@ def test_every_key_is_read_like_the_configuration():
         "hpa_tolerance": 0.05, "gpu_hour": 2.5,
         "on_blind": "wake", "on_incomplete": "accept", "lease_max": 1200.0, "probe_period": 0.0,
         "group": "llama", "role": "decode", "share": GpuShare(priority=-5, weight=2.0),
+        "sleep_mode": SleepMode(gpu_share=0.1, after=45.0, calls=True, timeout=20.0),
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 
@@ -186,7 +189,7 @@ def test_text_of_a_tenant_is_quoted_cut_and_in_ascii():
     (kyrillic,) = problems_of({"engine": "vllm", "\u0435ngine": "y"})
     (value,) = problems_of({"engine": "v" * 5000})
 
-    assert len(long) < 640
+    assert len(long) < 740
     assert kyrillic.startswith("'metadata.\\u0435ngine': unknown key; known here: ")
     assert value.endswith("... (5000 characters)")
     assert all(line.isascii() for line in (long, kyrillic, value))
