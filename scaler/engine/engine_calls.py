@@ -94,9 +94,11 @@ class EngineCaller:
 
     def adopt(self, other: EngineCaller) -> None:
         """Takes what is known of the engines, for a new configuration. A call under way ends with the other."""
+        recent = self._clock.now() - _LAST_RETRY_S[Action.SLEEP]
         for target, engine in other._engines.items():
             engine.task = engine.action = None
-            self._engines[target] = engine
+            if max(engine.done_at, engine.retry_at) > recent:  # older ones may be of engines that are gone
+                self._engines[target] = engine
 
     def forget(self, target: Target) -> None:
         """The target is gone."""

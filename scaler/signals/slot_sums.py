@@ -312,8 +312,9 @@ def _finish(
     if idle and np.isnan(added[_HELD]):
         added[_HELD] = added[_IN_FLIGHT]
     # An engine that sleeps keeps a request and does not report it.
-    if added[_SLEEPING] >= count[_PODS] and count[_PODS] > 0.0 and not added[_WAITING] + added[_RUNNING] > 0.0:
-        added[_HELD] = np.fmax(added[_HELD], added[_OPEN])
+    unreported = added[_OPEN] - _number(added[_WAITING]) - _number(added[_RUNNING])
+    if added[_SLEEPING] > 0.0 and unreported > 0.0:
+        added[_HELD] = np.fmax(added[_HELD], unreported)
     in_hand = _sum_present(added[_WAITING], added[_RUNNING], added[_HELD])
     ready, gpu_mean = _awake(added, ready, added[_GPU_SUM] / added[_GPU_WEIGHT], count[_PODS])
     ceiling = added[_GPU_CEILING] / added[_GPU_WEIGHT]

@@ -83,6 +83,18 @@ def test_request_that_waits_in_a_sleeping_engine_wakes_all_at_once(stage, page, 
     assert due(idle) == []
 
 
+def test_request_in_the_one_engine_that_sleeps_wakes_it_while_the_other_works(stage, page, pages):
+    idle = stage()
+    idle.rounds(ASLEEP_S + 10.0, pages(idle))
+    idle.down = [True, False]  # the other call failed
+    idle.round(pages(idle))
+    awake = page.vllm(waiting=0, running=1, finished=5, awake=1)
+    # Both requests are open, and one of them runs.
+    idle.round({**pages(idle, passed_on=2), idle.engines[1]: awake})
+    assert (tier(idle), due(idle)) == ("ready", [(Action.WAKE_UP, idle.engines[0])])
+    assert idle.decision().evidence.held_by_gateway == 1
+
+
 def test_counter_that_rose_wakes_although_its_request_is_gone(stage, page, pages):
     idle = stage()
     to_sleep(idle, pages)

@@ -47,13 +47,13 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     idle = (ready == 0.0) | (workloads.listed[rows] == 0.0) | (workloads.wanted[rows] == 0.0)
     held = sums[:, Column.HELD]
     held = sums[:, Column.HELD] = np.where(idle & np.isnan(held), sums[:, Column.IN_FLIGHT], held)
-    pods_fresh = tally(owner[pods & stays], count)
-    held = sums[:, Column.HELD] = np.where(unreported(sums, pods_fresh), np.fmax(held, sums[:, Column.OPEN]), held)
+    held = sums[:, Column.HELD] = with_unreported(sums, held)
     in_hand = nan_sum(sums[:, QUEUES])
     latest = np.full((count, 4), np.nan)
     latest[:, 0] = in_hand
     latest[:, 1] = sums[:, Column.KV_CACHE] / np.maximum(value_counts[:, Column.KV_CACHE], 1.0)
     latest[:, 2] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
+    pods_fresh = tally(owner[pods & stays], count)
     asleep = (sums[:, Column.SLEEPING] > 0.0) & (np.nan_to_num(sums[:, QUEUES]).sum(axis=1) > 0.0)
     there = np.where(np.isnan(ready), pods_fresh, ready)
     awake = np.maximum(there - sums[:, Column.SLEEPING], 0.0)
@@ -102,10 +102,10 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     return totals, flags, latest, sums[:, Column.RATES :]
 
 
-def unreported(sums, pods):
-    """Whether engines that all sleep may keep requests that they do not report."""
-    reported = sums[:, Column.WAITING] + sums[:, Column.RUNNING] > 0.0
-    return (pods > 0.0) & (sums[:, Column.SLEEPING] >= pods) & ~reported
+def with_unreported(sums, held):
+    """With the requests that engines which sleep keep and do not report."""
+    unreported = sums[:, Column.OPEN] - np.nan_to_num(sums[:, Column.WAITING]) - np.nan_to_num(sums[:, Column.RUNNING])
+    return np.where((sums[:, Column.SLEEPING] > 0.0) & (unreported > 0.0), np.fmax(held, unreported), held)
 
 
 def added(owner, values, mask, rows):
