@@ -170,8 +170,8 @@ def test_brake_that_ends_is_published_by_the_next_sweep(scene, plan, pod, page):
     brakes = (Brake(BrakeWord.FLOOR, floor=1, until=1200.0),)
     stage, engine = scene(plan("chat", about={"ordered": WorkloadOverrides(brakes=brakes)})), pod()
     stage.has(pods=[engine], wanted=3)
-    stage.rounds(100, {engine: page.vllm(waiting=0, running=40)})
+    stage.rounds(195, {engine: page.vllm(waiting=0, running=40)})
     assert stage.decision().evidence.brake_until == 1200.0
     assert stage.sweep(after=1) == []
     (changed,) = stage.sweep(after=1200 - stage.now)
-    assert (changed.replicas, changed.evidence.brake) == (3, None)
+    assert (changed.replicas, str(changed.reason), changed.evidence.brake) == (3, "serving", None)
