@@ -297,14 +297,16 @@ class Sharing(NamedTuple):
         """Whether its share of its queue is always 0."""
         return bool(self.queue[row] != NONE and self.weight[row] == 0.0)
 
-    def capacity(self, in_pods: Floats, wanted: Floats, pending: Floats) -> Floats:
+    def capacity(self, in_pods: Floats, wanted: Floats, pending: Floats, room: Floats) -> Floats:
         """Requests that each could take beside those in its pods, shape (rows,).
 
         While a replica of a member waits for a node, its capacity is that of `wanted` and not of its maximum: the rest
-        goes to members that can grow. NaN of the arguments: not known, and no limit.
+        goes to members that can grow. So it does where its share of the GPUs has less room, in replicas. NaN of the
+        arguments: not known, and no limit.
         """
         stuck = (pending > 0.0) & ~np.isnan(wanted)
-        replicas = np.where(stuck, np.minimum(self.most, wanted), self.most)
+        most = np.fmin(self.most, room)
+        replicas = np.where(stuck, np.minimum(most, wanted), most)
         held = np.where(np.isnan(in_pods), 0.0, in_pods)
         return np.where(np.isnan(self.work), np.inf, np.maximum(replicas * self.work - held, 0.0))
 

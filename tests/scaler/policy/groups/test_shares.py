@@ -78,26 +78,29 @@ def test_queue_of_weights_0_is_shared_evenly():
 
 def test_empty_queue_is_shared_by_weight():
     both = sharing([0, 0], [9, 1], most=[0, 1])
-    capacity = both.capacity(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan))
+    capacity = both.capacity(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan), np.full(2, np.inf))
     assert both.parts(np.array([1]), np.array([0.0]), capacity).tolist() == [1.0]
     capacity[:] = np.inf
     assert both.parts(np.array([1]), np.array([0.0]), capacity).tolist() == pytest.approx([0.1])
 
 
-@pytest.mark.parametrize(("in_pods", "wanted", "pending", "expected"), [
-    (0.0, 1.0, 0.0, 64.0),  # 4 replicas at 16
-    (50.0, 1.0, 0.0, 14.0),
-    (100.0, 1.0, 0.0, 0.0),
-    (np.nan, np.nan, np.nan, 64.0),
-    (0.0, 1.0, 1.0, 16.0),  # its one replica waits for a node: no more than that one's worth goes there
-    (0.0, 9.0, 1.0, 64.0),
+@pytest.mark.parametrize(("in_pods", "wanted", "pending", "room", "expected"), [
+    (0.0, 1.0, 0.0, np.inf, 64.0),  # 4 replicas at 16
+    (50.0, 1.0, 0.0, np.inf, 14.0),
+    (100.0, 1.0, 0.0, np.inf, 0.0),
+    (np.nan, np.nan, np.nan, np.nan, 64.0),
+    (0.0, 1.0, 1.0, np.inf, 16.0),  # its one replica waits for a node: no more than that one's worth goes there
+    (0.0, 9.0, 1.0, np.inf, 64.0),
+    (0.0, 1.0, 0.0, 3.0, 48.0),  # there are GPUs for 3
+    (50.0, 1.0, 0.0, 3.0, 0.0),
 ])  # fmt: skip
-def test_capacity_is_that_of_the_replicas_it_may_have(in_pods, wanted, pending, expected):
+def test_capacity_is_that_of_the_replicas_it_may_have(in_pods, wanted, pending, room, expected):
     one = sharing([0, 0], [1, 1], most=[4, 4])
-    capacity = one.capacity(np.array([in_pods, 0.0]), np.array([wanted, 1.0]), np.array([pending, 0.0]))
+    columns = ([in_pods, 0.0], [wanted, 1.0], [pending, 0.0], [room, np.inf])
+    capacity = one.capacity(*map(np.array, columns))
     assert capacity[0] == expected
 
 
 def test_member_that_is_not_sized_by_requests_has_unlimited_capacity():
     free = sharing([0, 0], [1, 1], most=[4, 4], work=np.nan)
-    assert free.capacity(np.zeros(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]
+    assert free.capacity(np.zeros(2), np.ones(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]
