@@ -72,7 +72,7 @@ async def test_priority_decides_a_quota_limits_and_a_new_node_lifts_the_limit(te
     assert room in step["sentences"]
     (row,) = [each for each in (await tidegate.get("/api/v1/rows")).json()["workloads"] if each["name"] == "batch"]
     assert row["reason"] == "capacity_limited"
-    needs = "5 replicas are needed, its share of the GPUs has 2"
+    needs = "5 replicas are needed, its share of the GPUs has room for 2"
     assert row["why"] == f"GPU-limited: 80 requests in progress, 0 waiting; {needs}"
 
     # A pod that belongs to no workload takes 3 GPUs.
