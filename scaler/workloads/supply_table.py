@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from exporter.kubernetes.cache import MANY, Cluster
 from exporter.kubernetes.gpu_use import ClusterGpus
@@ -18,6 +19,8 @@ from exporter.kubernetes.objects import Ref, Scalable
 from exporter.model import WorkloadKey
 
 from .gpu_supply import NO_GPUS, GpuRequest, GpuSupply, SupplyLayout, SupplyRows, layout_of, request_of
+
+LOST_S = 60.0
 
 
 class SupplySource:
@@ -32,6 +35,7 @@ class SupplySource:
         self._wanted: frozenset[Ref] = frozenset()
         self._table = SupplyTable((), growth, hour)
         self._counted: ClusterGpus | None = None
+        self._unknown_since: dict[WorkloadKey, float] = {}  # POSIX seconds; inf: returned as lost
 
     def at(
         self, cluster: Cluster, workloads: Sequence[WorkloadKey], targets: Mapping[WorkloadKey, Ref], now: float
@@ -60,6 +64,17 @@ class SupplySource:
         self._table.update(use, cluster.template)
         return self._table.fill(MANY)
 
+    def lost_queues(self, now: float) -> list[tuple[WorkloadKey, str]]:
+        """Workloads with a LocalQueue that has been unknown for LOST_S, each once: it limits nothing.
+
+        At a start the queues may be listed after the pods.
+        """
+        unknown = {self._lists[0][row]: queue for row, queue in self._table.unknown_queues.items()}
+        self._unknown_since = {workload: self._unknown_since.get(workload, now) for workload in unknown}
+        lost = [workload for workload, since in self._unknown_since.items() if now - since >= LOST_S]
+        self._unknown_since |= dict.fromkeys(lost, inf)
+        return [(workload, unknown[workload]) for workload in lost]
+
     def _take(self, workloads: Sequence[WorkloadKey], targets: Mapping[WorkloadKey, Ref]) -> bool:
         """Whether they are others than before."""
         if workloads is self._lists[0] and targets is self._lists[1]:
@@ -87,6 +102,7 @@ class SupplyTable:
         self._use: ClusterGpus | None = None
         self._layout: SupplyLayout | None = None
         self._rows: SupplyRows | None = None
+        self.unknown_queues: dict[int, str] = {}  # by row
         self._supply: GpuSupply | None = None
 
     def update(self, use: ClusterGpus, template: Callable[[Ref], Scalable | None]) -> None:
@@ -113,7 +129,11 @@ class SupplyTable:
         if self._rows is not None:
             for _ in range(min(most, len(self._due))):
                 row = self._due.pop()
-                self._rows.fill(row, self._targets[row], self._requests[row], self._held[row])
+                target, request = self._targets[row], self._requests[row]
+                self._rows.fill(row, target, request, self._held[row])
+                self.unknown_queues.pop(row, None)
+                if target is not None and request is not None and not self._rows.knows_queue(target, request):
+                    self.unknown_queues[row] = request.queue
         return bool(self._due)
 
     def supply(self) -> GpuSupply | None:
