@@ -61,6 +61,8 @@ class SupplySource:
         if use is not self._counted:
             self._counted = use
             return True
+        if self._table.read_templates(use, cluster.template):
+            return True
         self._table.update(use, cluster.template)
         return self._table.fill(MANY)
 
@@ -99,22 +101,32 @@ class SupplyTable:
         self._resources: set[str] = set()
         self._held = [NO_GPUS] * len(targets)
         self._due: list[int] = []
+        self._templates = -1  # the version of `_requests`
         self._use: ClusterGpus | None = None
         self._layout: SupplyLayout | None = None
         self._rows: SupplyRows | None = None
         self.unknown_queues: dict[int, str] = {}  # by row
         self._supply: GpuSupply | None = None
 
+    def read_templates(self, use: ClusterGpus, template: Callable[[Ref], Scalable | None]) -> bool:
+        """Reads the templates if they may have changed, which makes their rows due; returns whether it did.
+
+        template: the record of a scale target.
+        """
+        if use.templates == self._templates:
+            return False
+        requests = [None if target is None else request_of(template(target)) for target in self._targets]
+        self._due += (row for row, request in enumerate(requests) if request != self._requests[row])
+        self._templates, self._requests = use.templates, requests
+        self._resources = {each.resource for each in requests if each is not None}
+        return True
+
     def update(self, use: ClusterGpus, template: Callable[[Ref], Scalable | None]) -> None:
-        """Takes a count, which makes the changed rows due. template: the record of a scale target."""
+        """Takes a count, which makes the changed rows due."""
+        self.read_templates(use, template)
         if use is self._use:
             return
         due = set(self._due)
-        if self._use is None or use.templates != self._use.templates:
-            requests = [None if target is None else request_of(template(target)) for target in self._targets]
-            due.update(row for row, request in enumerate(requests) if request != self._requests[row])
-            self._requests = requests
-            self._resources = {each.resource for each in requests if each is not None}
         held = [NO_GPUS if target is None else use.by_target.get(target, NO_GPUS) for target in self._targets]
         due.update(row for row, mine in enumerate(held) if mine is not self._held[row])
         self._use, self._held, self._supply = use, held, None
