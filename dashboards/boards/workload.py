@@ -147,9 +147,9 @@ def _answer() -> list[Panel]:
             "Replicas",
             "From demand to running replicas. Dashed: demand of each objective; bold: the decision; "
             "`published`: past the HPA's tolerance, which would ignore a small step; `HPA desires` and "
-            "`cluster`: what the HPA made of it; `ready`: what serves. Demand above the decision: see the timeline "
-            "below. Decision above the cluster: see the HPA's conditions. Cluster above ready: pods load, or have no "
-            "node. Runbook: TidegateCapped, TidegateCapacityLimited, TidegateFlapping.",
+            "`cluster`: what the HPA made of it; `ready`: what serves; `GPU share`: room on shared GPUs. Demand above "
+            "the decision: see the timeline below. Decision above the cluster: see the HPA's conditions. Cluster above "
+            "ready: pods load, or have no node. Runbook: TidegateCapped, TidegateCapacityLimited, TidegateFlapping.",
             "short",
             [
                 Query(of_one("tidegate_demand_replicas", "objective"), "demand {{objective}}"),
@@ -159,6 +159,7 @@ def _answer() -> list[Panel]:
                 Query(of_one("tidegate_spec_replicas"), "cluster"),
                 Query(of_one("tidegate_replicas_ready"), "ready"),
                 Query(of_one("tidegate_replicas_pending"), "without a node"),
+                Query(of_one("tidegate_gpu_share_replicas"), "GPU share"),
             ],
             width=24,
             height=10,
@@ -169,8 +170,9 @@ def _answer() -> list[Panel]:
                 "cluster": BLUE,
                 "ready": GREY,
                 "without a node": RED,
+                "GPU share": ORANGE,
             },
-            dashed=["demand .*"],
+            dashed=["demand .*", "GPU share"],
             bold=["decision"],
         ),
         timeline(

@@ -107,7 +107,7 @@ def group_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
 def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
     ratio = workload.ratio
     if workload.group is None:
-        for key in ("role", "weight", "ratio"):
+        for key in ("role", "weight", "order", "ratio"):
             if key in workload.model_fields_set and getattr(workload, key) != type(workload).model_fields[key].default:
                 yield Finding((*at, key), "goes with group, which is not given", rests_on=((*at, "group"),))
     elif ratio is not None and workload.role is None:

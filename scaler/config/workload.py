@@ -225,6 +225,8 @@ class Workload(Section):
     """Its part in each request of the group: `prefill`, `decode` or another name. Needs `group`."""
     weight: Weight = 1.0
     """Share of the queue among members of one role: its weight divided by their sum. 0: no share."""
+    order: Annotated[int, Field(ge=0, le=100)] = 0
+    """Members of one role with a lower one get the queue first."""
     ratio: RoleRatio | None = None
     """Bounds relative to another role. null: none. Needs `role`."""
     share: GpuShare = GpuShare()

@@ -502,7 +502,7 @@ class Decider:
         if arrival is None:
             idleness = Idleness(self._constraint_source.shortest_keep_warm, now)
             standing, decided = self._limits.settle(specs, standing, decided, idleness, decide)
-            self._constraints = standing
+            self._constraints, self._latest.room = standing, standing.room
         else:
             self._constraints = self._limits.rise(rows, decided.verdicts, self._constraints)
         verdicts = decided.verdicts

@@ -449,6 +449,8 @@ class ControlLoop:
         if self._gpu_supply is not None:
             workloads, targets = self._decider.workloads, self._registry.targets
             self._decider.set_gpu_supply(self._gpu_supply.at(cluster, workloads, targets, now))
+            for workload, queue in self._gpu_supply.lost_queues(now):
+                self._log.warning("local queue unknown", workload=str(workload), queue=queue)
 
     def _count(self, workloads: Collection[WorkloadKey]) -> None:
         """Their replicas, as they are now."""

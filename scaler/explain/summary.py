@@ -146,8 +146,8 @@ def clause(decision: Decision, now: float) -> str:
         case Reason.CAPPED:
             return f"{work(evidence)}; {count(evidence.demand)} replicas are needed, the maximum is less"
         case Reason.CAPACITY_LIMITED:
-            room = count(evidence.gpu_share_replicas)
-            return f"{work(evidence)}; {count(evidence.demand)} replicas are needed, its share of the GPUs has {room}"
+            needed, room = count(evidence.demand), count(evidence.gpu_share_replicas)
+            return f"{work(evidence)}; {needed} replicas are needed, its share of the GPUs has room for {room}"
         case Reason.QUEUED:
             return f"{_requests(evidence.queued)} waiting, none in progress"
         case Reason.GPU_BUSY:

@@ -9,8 +9,10 @@ is not activity: it ends in the tick in which no member wants anything, so no cy
 it is `step` and costs nothing more.
 
 A member gets its weight's part of the queue, but no more than its capacity while another has capacity left: what a full
-member cannot take goes to the others, by their weights. What exceeds all capacities is divided by weight again, so all
-of them ask for more than they may have, and say so. The shares always add up to the queue.
+member cannot take goes to the others, by their weights. Members of a lower order come first: one of a higher order gets
+what those cannot take. So a cheap variant is full before a dear one gets, or is woken by, a request. What exceeds all
+capacities is divided by weight again, so all of them ask for more than they may have, and say so. The shares always add
+up to the queue.
 
 Worked example of roles: prefill wants 4 replicas, decode is idle and wants 0, with `ratio: {to: prefill, min: 0.5,
 max: 2}` on decode. The group is awake, so each has at least 1; 0.5 x 4 = 2, so the floors are 4 for prefill and 2 for
@@ -18,7 +20,7 @@ decode. With decode at 10 and prefill at 4, prefill is raised to 10 / 2 = 5: the
 
 Worked example of shares: 100 requests, weights 9 and 1, capacities 40 and 1000: by weight 90 and 10; the first can take
 40 of its 90, so the shares are 40 and 60. With capacities 40 and 20 they are 40 and 20 and then 36 and 4 more: 76 and
-24.
+24. If the second is of a higher order and the first can take all 100, they are 100 and 0.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class Membership:
     namespace, name: of the group.
     role:   "" is none.
     weight: its part of the queue that the members of its role share.
+    order:  of the members of its role, those of a lower order get the queue first.
     to:     the role that bounds the replicas of its own role; None if none does.
     least, most: replicas of its role for each replica of that one.
     observed: whether it is only observed. Observed members are a group apart: no acting workload depends on them.
@@ -58,6 +61,7 @@ class Membership:
     least: float = 0.0
     most: float = np.inf
     observed: bool = False
+    order: int = 0
 
 
 class Groups(NamedTuple):
@@ -66,7 +70,7 @@ class Groups(NamedTuple):
     group:    its group. A group of one is no group.
     role:     the number of its role in its group. to: of the role that bounds it.
     together: its group has several roles, and its weight is above 0: it sleeps and wakes with its mates.
-    weight, least, most: as in `Membership`.
+    weight, least, most, order: as in `Membership`.
     """
 
     group: Ints
@@ -76,6 +80,7 @@ class Groups(NamedTuple):
     weight: Floats
     least: Floats
     most: Floats
+    order: Ints
 
     @classmethod
     def stack(cls, memberships: Sequence[Membership | None]) -> Groups:
@@ -88,6 +93,7 @@ class Groups(NamedTuple):
                 groups.setdefault((member.namespace, member.name, member.observed), []).append((row, member))
         rows = len(memberships)
         group, role, to = (np.full(rows, NONE, dtype=np.int64) for _ in range(3))
+        order = np.array([0 if member is None else member.order for member in memberships], dtype=np.int64)
         together, weight = np.zeros(rows, dtype=np.bool_), np.ones(rows)
         least, most = np.zeros(rows), np.full(rows, np.inf)
         roles: dict[tuple[int, str], int] = {}
@@ -104,7 +110,7 @@ class Groups(NamedTuple):
                 bound = bounds.get(member.role)
                 if bound is not None and bound.to is not None:
                     to[row], least[row], most[row] = roles[number, bound.to], bound.least, bound.most
-        return cls(group, role, to, together, weight, least, most)
+        return cls(group, role, to, together, weight, least, most, order)
 
     def sharing(self, specs: Specs) -> Sharing:
         """Which workloads share the queue of their gateway: members of one role that have a gateway."""
@@ -114,6 +120,7 @@ class Groups(NamedTuple):
                 weight=self.weight,
                 most=specs.maximum,
                 work=specs.targets[:, Signal.WORK],
+                order=self.order,
             )
         )
 
@@ -243,15 +250,26 @@ def _whole_shares(missing: Floats, weights: Floats, capacity: Floats, role: Ints
     return whole
 
 
-def allotted(amount: Floats, weights: Floats, capacity: Floats, queue: Ints) -> Floats:
+def allotted(amount: Floats, weights: Floats, capacity: Floats, queue: Ints, order: Ints | None = None) -> Floats:
     """Each member's share of its queue, shape (members,).
 
     amount:  shape (queues,), what is shared. weights, capacity: shape (members,), the latter in the amount's unit.
     queue:   shape (members,), the number of each member's queue. Members of weight 0 get nothing.
+    order:   shape (members,): members of a lower one are full before others get anything. None: all come together.
     A queue whose members all have weight 0 is not shared: `only_shared` removes such queues.
     """
-    queues = len(amount)
-    given, left, open_ = np.zeros(len(weights)), amount.astype(np.float64), weights > 0.0
+    given, left = np.zeros(len(weights)), amount.astype(np.float64)
+    orders = np.zeros(len(weights), dtype=np.int64) if order is None else order
+    for lowest in np.unique(orders):
+        open_ = (weights > 0.0) & (orders == lowest)
+        left = _fill(given, left, open_, weights, capacity, queue)
+        left[left <= DUST * amount] = 0.0  # less than that is an error of rounding, and would wake a member
+    return given + _by_weight(left, weights, queue)
+
+
+def _fill(given: Floats, left: Floats, open_: Bools, weights: Floats, capacity: Floats, queue: Ints) -> Floats:
+    """Adds to `given` what the members that are open can take, and returns what is left of each queue."""
+    queues = len(left)
     while open_.any():
         weight = np.where(open_, weights, 0.0)
         wish = _by_weight(left, weight, queue)
@@ -260,9 +278,9 @@ def allotted(amount: Floats, weights: Floats, capacity: Floats, queue: Ints) -> 
         left = (left - np.bincount(queue, weights=fits, minlength=queues)).clip(min=0.0)
         full = open_ & (capacity - given <= DUST)  # sums of shares are off by some 1e-16 of their size
         if not full.any():
-            return given
-        open_ &= ~full
-    return given + _by_weight(left, weights, queue)
+            break
+        open_ = open_ & ~full
+    return left
 
 
 def _by_weight(amount: Floats, weights: Floats, queue: Ints) -> Floats:
@@ -276,17 +294,20 @@ class Sharing(NamedTuple):
     queue:  the number of the queue that it shares; NONE if it shares none.
     weight: its part of it, in any unit.
     most:   replicas it may have. work: requests that one of them should hold; NaN if it is not sized by that.
+    order:  those of a lower one get the queue first.
     """
 
     queue: Ints
     weight: Floats
     most: Floats
     work: Floats
+    order: Ints
 
     @classmethod
     def none(cls, rows: int) -> Sharing:
         """No workload shares its queue."""
-        return cls(np.full(rows, NONE, dtype=np.int64), np.ones(rows), np.full(rows, np.inf), np.full(rows, np.nan))
+        none, order = np.full(rows, NONE, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+        return cls(none, np.ones(rows), np.full(rows, np.inf), np.full(rows, np.nan), order)
 
     def shares(self, rows: Ints) -> Bools:
         """Which of `rows` share their queue."""
@@ -297,14 +318,16 @@ class Sharing(NamedTuple):
         """Whether its share of its queue is always 0."""
         return bool(self.queue[row] != NONE and self.weight[row] == 0.0)
 
-    def capacity(self, in_pods: Floats, wanted: Floats, pending: Floats) -> Floats:
+    def capacity(self, in_pods: Floats, wanted: Floats, pending: Floats, room: Floats) -> Floats:
         """Requests that each could take beside those in its pods, shape (rows,).
 
         While a replica of a member waits for a node, its capacity is that of `wanted` and not of its maximum: the rest
-        goes to members that can grow. NaN of the arguments: not known, and no limit.
+        goes to members that can grow. So it does where its share of the GPUs has less room, in replicas. NaN of the
+        arguments: not known, and no limit.
         """
         stuck = (pending > 0.0) & ~np.isnan(wanted)
-        replicas = np.where(stuck, np.minimum(self.most, wanted), self.most)
+        most = np.fmin(self.most, room)
+        replicas = np.where(stuck, np.minimum(most, wanted), most)
         held = np.where(np.isnan(in_pods), 0.0, in_pods)
         return np.where(np.isnan(self.work), np.inf, np.maximum(replicas * self.work - held, 0.0))
 
@@ -326,7 +349,7 @@ class Sharing(NamedTuple):
         asker = np.repeat(np.arange(len(sharing)), count)  # a pair for each of the sharing rows and each of its mates
         mate = order[np.arange(count.sum()) - np.repeat(np.cumsum(count) - count - first, count)]
         waits = np.where(amount[sharing] > 0.0, amount[sharing], 1.0)  # an empty queue is shared like one with little
-        given = allotted(waits, self.weight[mate], capacity[mate], asker)
+        given = allotted(waits, self.weight[mate], capacity[mate], asker, self.order[mate])
         part[sharing] = given[mate == rows[sharing][asker]] / waits
         return part
 

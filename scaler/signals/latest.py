@@ -114,6 +114,7 @@ class LatestSamples:
         self._listed, self._wanted, self._ready = np.full((3, rows), np.nan)
         self._pending, self._gpus_held, self._existing, self._going = np.full((4, rows), np.nan)
         self._gpus_whole, self._gpus_hour = np.full((2, rows), np.nan)
+        self.room = np.full(rows, np.inf)  # replicas, by the last sweep
         self.parts: list[tuple[GpuPart, ...]] = [()] * rows  # the GPUs that the cluster counts, by model
         self.awaited = RestartProof(rows)
         self.open_gaps = OpenGaps()
@@ -461,7 +462,7 @@ class LatestSamples:
         sums, flags, latest, per_second = add_up(self._slots, rows, chosen, position, workloads, share, now)
         self._in_pods[rows] = sums.in_pods
         if self._sharing.shares(rows).any():
-            room = self._sharing.capacity(self._in_pods, self._wanted, self._pending)
+            room = self._sharing.capacity(self._in_pods, self._wanted, self._pending, self.room)
             share = np.where(self._sharing.shares(rows), self._sharing.parts(rows, sums.at_gateway, room), np.nan)
             sums, flags, latest, per_second = add_up(self._slots, rows, chosen, position, workloads, share, now)
         readings = Readings(

@@ -87,6 +87,7 @@ class PoolIndex:
 
     def __init__(self, rules: PoolRules) -> None:
         self._rules = rules
+        self._names = {pool.name for pool in rules.pools if pool.flavors}
         self._quotas: dict[tuple[str, str], list[int]] = {}
         self._queues: dict[tuple[str, str], list[int]] = {}
         for number, pool in enumerate(rules.pools):
@@ -94,6 +95,10 @@ class PoolIndex:
                 self._queues.setdefault((pool.name, pool.resource), []).append(number)
             else:
                 self._quotas.setdefault((pool.namespace, pool.resource), []).append(number)
+
+    def knows_queue(self, namespace: str, name: str) -> bool:
+        """Whether a LocalQueue and its ClusterQueue exist."""
+        return self._rules.queues.get((namespace, name)) in self._names
 
     def of(self, claimant: Claimant, mine: TargetGpus) -> list[tuple[int, int]]:
         """The numbers of its pools, and what its own pods have of each."""

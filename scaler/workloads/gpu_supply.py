@@ -133,6 +133,10 @@ class SupplyRows:
         for position, (pool, claim) in enumerate(self._pools.of(claimant, mine)[:MOST_POOLS]):
             self._quota[row, position], self._requested[row, position] = pool, claim
 
+    def knows_queue(self, target: Ref, request: GpuRequest) -> bool:
+        """Also if it has none."""
+        return not request.queue or self._pools.knows_queue(target.namespace, request.queue)
+
     def supply(self, use: ClusterGpus, layout: SupplyLayout, growth: Mapping[str, int]) -> GpuSupply:
         """With a copy of the rows. growth: GPUs by resource name."""
         number = {resource: index for index, resource in enumerate(layout.resources)}

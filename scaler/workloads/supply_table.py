@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from exporter.kubernetes.cache import MANY, Cluster
 from exporter.kubernetes.gpu_use import ClusterGpus
@@ -18,6 +19,8 @@ from exporter.kubernetes.objects import Ref, Scalable
 from exporter.model import WorkloadKey
 
 from .gpu_supply import NO_GPUS, GpuRequest, GpuSupply, SupplyLayout, SupplyRows, layout_of, request_of
+
+LOST_S = 60.0
 
 
 class SupplySource:
@@ -32,6 +35,7 @@ class SupplySource:
         self._wanted: frozenset[Ref] = frozenset()
         self._table = SupplyTable((), growth, hour)
         self._counted: ClusterGpus | None = None
+        self._unknown_since: dict[WorkloadKey, float] = {}  # POSIX seconds; inf: returned as lost
 
     def at(
         self, cluster: Cluster, workloads: Sequence[WorkloadKey], targets: Mapping[WorkloadKey, Ref], now: float
@@ -57,8 +61,21 @@ class SupplySource:
         if use is not self._counted:
             self._counted = use
             return True
+        if self._table.read_templates(use, cluster.template):
+            return True
         self._table.update(use, cluster.template)
         return self._table.fill(MANY)
+
+    def lost_queues(self, now: float) -> list[tuple[WorkloadKey, str]]:
+        """Workloads with a LocalQueue that has been unknown for LOST_S, each once: it limits nothing.
+
+        At a start the queues may be listed after the pods.
+        """
+        unknown = {self._lists[0][row]: queue for row, queue in self._table.unknown_queues.items()}
+        self._unknown_since = {workload: self._unknown_since.get(workload, now) for workload in unknown}
+        lost = [workload for workload, since in self._unknown_since.items() if now - since >= LOST_S]
+        self._unknown_since |= dict.fromkeys(lost, inf)
+        return [(workload, unknown[workload]) for workload in lost]
 
     def _take(self, workloads: Sequence[WorkloadKey], targets: Mapping[WorkloadKey, Ref]) -> bool:
         """Whether they are others than before."""
@@ -84,21 +101,32 @@ class SupplyTable:
         self._resources: set[str] = set()
         self._held = [NO_GPUS] * len(targets)
         self._due: list[int] = []
+        self._templates = -1  # the version of `_requests`
         self._use: ClusterGpus | None = None
         self._layout: SupplyLayout | None = None
         self._rows: SupplyRows | None = None
+        self.unknown_queues: dict[int, str] = {}  # by row
         self._supply: GpuSupply | None = None
 
+    def read_templates(self, use: ClusterGpus, template: Callable[[Ref], Scalable | None]) -> bool:
+        """Reads the templates if they may have changed, which makes their rows due; returns whether it did.
+
+        template: the record of a scale target.
+        """
+        if use.templates == self._templates:
+            return False
+        requests = [None if target is None else request_of(template(target)) for target in self._targets]
+        self._due += (row for row, request in enumerate(requests) if request != self._requests[row])
+        self._templates, self._requests = use.templates, requests
+        self._resources = {each.resource for each in requests if each is not None}
+        return True
+
     def update(self, use: ClusterGpus, template: Callable[[Ref], Scalable | None]) -> None:
-        """Takes a count, which makes the changed rows due. template: the record of a scale target."""
+        """Takes a count, which makes the changed rows due."""
+        self.read_templates(use, template)
         if use is self._use:
             return
         due = set(self._due)
-        if self._use is None or use.templates != self._use.templates:
-            requests = [None if target is None else request_of(template(target)) for target in self._targets]
-            due.update(row for row, request in enumerate(requests) if request != self._requests[row])
-            self._requests = requests
-            self._resources = {each.resource for each in requests if each is not None}
         held = [NO_GPUS if target is None else use.by_target.get(target, NO_GPUS) for target in self._targets]
         due.update(row for row, mine in enumerate(held) if mine is not self._held[row])
         self._use, self._held, self._supply = use, held, None
@@ -113,7 +141,11 @@ class SupplyTable:
         if self._rows is not None:
             for _ in range(min(most, len(self._due))):
                 row = self._due.pop()
-                self._rows.fill(row, self._targets[row], self._requests[row], self._held[row])
+                target, request = self._targets[row], self._requests[row]
+                self._rows.fill(row, target, request, self._held[row])
+                self.unknown_queues.pop(row, None)
+                if target is not None and request is not None and not self._rows.knows_queue(target, request):
+                    self.unknown_queues[row] = request.queue
         return bool(self._due)
 
     def supply(self) -> GpuSupply | None:

@@ -340,7 +340,8 @@ def _sleep(config: Config, workload: Workload) -> SleepConfig | None:
 def _membership(workload: Workload, *, observed: bool) -> Membership | None:
     if workload.group is None:
         return None
-    member = Membership(workload.namespace, workload.group, workload.role or "", workload.weight, observed=observed)
+    role, weight, order = workload.role or "", workload.weight, workload.order
+    member = Membership(workload.namespace, workload.group, role, weight, observed=observed, order=order)
     ratio = workload.ratio
     if ratio is None:
         return member

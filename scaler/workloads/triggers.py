@@ -46,7 +46,7 @@ from .caller_check import CallRejected, Doubt, listed, not_configured, observed,
 _EXTERNAL = frozenset({"external", "external-push"})
 _REFERENCE = "workload"
 # Other external scalers may well have these words too: alone they prove nothing.
-_COMMON = frozenset({"model", "port", "path", "scheme", "mode", "group", "role", "weight", "ratio"})
+_COMMON = frozenset({"model", "port", "path", "scheme", "mode", "group", "role", "weight", "order", "ratio"})
 _OUR_NAME = "tidegate"
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")  # fit for a label on /metrics and for a URL
 # An object may be 1.5 MiB of triggers. Each is read, and each call is compared with all.

@@ -96,7 +96,7 @@ def decisions(now):
             brake="freeze until 2100-01-01T00:00Z (configuration)", brake_until=4_102_444_800.0, schedule="floor 2",
             schedule_floor=2, schedule_ceiling=3, keep_warm_s=300.0, starts_again_at=now + 600.0, measured_at=now - 1.0,
             cold_start_p50_s=40.0, cold_start_p90_s=70.0, keep_warm_saves_gpu_seconds=4000.0, keep_warm_saves_money=3.5,
-            kv_cache_used=0.6, requests_per_second=4.0,
+            kv_cache_used=0.6, requests_per_second=4.0, gpu_share_replicas=3,
         ),
         decision("held", 2, Reason.HELD, now, held_since=now - 150, stale=("http://10.0.0.9/",), measured_at=now - 200),
         decision("part", 2, Reason.INCOMPLETE, now, incomplete=("vllm:num_requests_waiting is missing",)),

@@ -25,6 +25,7 @@ APART = {
     r'mig_instance!=""': "its GPUs are whole",
     r"tidegate_gpu_(sharers|process_)": "and none is shared",
     r"tidegate_gpu_(last_xid|lost)": "or breaks",
+    r"tidegate_gpu_share_replicas": "and they are not divided",
     r"tidegate_(leader|peer_)": "it runs one replica",
     r"tidegate_cold_start": "and sees no pods, of which one could see how long they take to start",
     r"tidegate_checkpoint_": "which keeps no checkpoints",

@@ -35,6 +35,7 @@ QUANTITIES = (
     Quantity.GPU_ENGINE_ACTIVE,
     Quantity.GPU_UTILIZATION,
     Quantity.GPU_SM_ACTIVE,
+    Quantity.GPU_SM_OCCUPANCY,
     Quantity.GPU_TENSOR_ACTIVE,
     Quantity.GPU_DRAM_ACTIVE,
     Quantity.GPU_MEMORY_USED,

@@ -72,7 +72,7 @@ async def test_priority_decides_a_quota_limits_and_a_new_node_lifts_the_limit(te
     assert room in step["sentences"]
     (row,) = [each for each in (await tidegate.get("/api/v1/rows")).json()["workloads"] if each["name"] == "batch"]
     assert row["reason"] == "capacity_limited"
-    needs = "5 replicas are needed, its share of the GPUs has 2"
+    needs = "5 replicas are needed, its share of the GPUs has room for 2"
     assert row["why"] == f"GPU-limited: 80 requests in progress, 0 waiting; {needs}"
 
     # A pod that belongs to no workload takes 3 GPUs.
@@ -92,4 +92,21 @@ async def test_priority_decides_a_quota_limits_and_a_new_node_lifts_the_limit(te
     await tidegate.until(lambda entry: entry["replicas"] == 1 and limited(entry), tenant.name, "batch")
     await tidegate.until(lambda entry: entry["replicas"] == 4 and limited(entry), tenant.name, "chat")
     tenant.delete(quota)
+    await tidegate.until(lambda entry: entry["replicas"] == 5 and not limited(entry), tenant.name, "batch")
+
+    # A taint that no pod tolerates leaves the 5 of the first node.
+    taint = {"key": "team", "value": "other", "effect": "NoSchedule"}
+    tenant.put(objects.node("gpu-2", gpus=8, spec={"taints": [taint]}, **MODEL))
+    await tidegate.until(lambda entry: entry["replicas"] == 1 and limited(entry), tenant.name, "batch")
+    tenant.put(objects.node("gpu-2", gpus=8, **MODEL))
+    await tidegate.until(lambda entry: entry["replicas"] == 5 and not limited(entry), tenant.name, "batch")
+
+    # Kueue has 4 GPUs for batch's queue, of which others have reserved 1 and its pod 1.
+    queues = (objects.cluster_queue("gpus", gpus=4, reserved=2), objects.local_queue("main", tenant.name, queue="gpus"))
+    tenant.put(*queues)
+    labels = {"labels": {"kueue.x-k8s.io/queue-name": "main"}}
+    queued = objects.deployment("batch", tenant.name, replicas=1, metadata=labels, spec={"template": TEMPLATE})
+    tenant.put(queued)
+    await tidegate.until(lambda entry: entry["replicas"] == 3 and limited(entry), tenant.name, "batch")
+    tenant.delete(*queues)
     await tidegate.until(lambda entry: entry["replicas"] == 5 and not limited(entry), tenant.name, "batch")

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.kubernetes.gpu_use import ClusterGpus, GpuKind, TargetGpus
-from exporter.kubernetes.objects import GpuQuota, Ref, Scalable
+from exporter.kubernetes.kueue import NO_QUEUES, QUEUE_LABEL, KueueQuotas
+from exporter.kubernetes.objects import ClusterQueue, FlavorQuota, GpuQuota, Ref, Scalable
 from exporter.kubernetes.placement import NO_TRAITS
 from exporter.model import WorkloadKey
 from scaler.workloads.gpu_supply import request_of, supply
@@ -76,12 +77,40 @@ def test_only_the_rows_of_changed_pods_are_due():
     assert (first.held[:, column].tolist(), table.supply().held[:, column].tolist()) == ([1, 1, 0], [1, 2, 0])
 
 
+def test_unknown_queue_is_said_until_it_is_known():
+    def queued(target):
+        return Scalable(target, gpus={GPU: 1}, labels={QUEUE_LABEL: "main"} if target == TARGETS[0] else {})
+
+    queue = ClusterQueue(Ref("", "ClusterQueue", "gpus"), {GPU: {"default": FlavorQuota(8, None, None, 0)}})
+    known = KueueQuotas({"gpus": queue}, {("ai", "main"): "gpus"})
+    table = SupplyTable(TARGETS, {}, hour)
+    for kueue, unknown in ((NO_QUEUES, {0: "main"}), (known, {}), (known._replace(queues={}), {0: "main"})):
+        table.update(ClusterGpus({}, {}, {}, {}, (), {}, kueue), queued)
+        table.fill(len(TARGETS))
+        assert table.unknown_queues == unknown
+
+
+def test_lost_queue_is_returned_once_after_a_while():
+    keys = [WorkloadKey("ai", name) for name in "abc"]
+    targets = dict(zip(keys, TARGETS, strict=True))
+    source, cluster = SupplySource({}, hour), FakeCluster(labels={QUEUE_LABEL: "main"})
+    source.at(cluster, keys, targets, 0.0)
+    found = [source.lost_queues(at) for at in (0.0, 59.0, 60.0, 61.0)]
+    assert [len(each) for each in found] == [0, 0, 3, 0]
+    assert min(found[2]) == (keys[0], "main")
+    queue = ClusterQueue(Ref("", "ClusterQueue", "gpus"), {GPU: {"default": FlavorQuota(8, None, None, 0)}})
+    cluster.use = replace(cluster.use, kueue=KueueQuotas({"gpus": queue}, {("ai", "main"): "gpus"}))
+    source.at(cluster, keys, targets, 70.0)
+    assert (source.lost_queues(70.0), source.lost_queues(200.0)) == ([], [])
+
+
 @dataclass
 class FakeCluster:
     """As `Cluster`, with a fixed count that takes three parts."""
 
     use: ClusterGpus = field(default_factory=lambda: ClusterGpus({KINDS[1]: 8}, {}, {}, {}, (), {}))
     parts: int = 3
+    labels: dict = field(default_factory=dict)
 
     def count_gpus(self, targets, most):
         self.parts -= 1
@@ -91,7 +120,7 @@ class FakeCluster:
         return self.use
 
     def template(self, target):
-        return Scalable(target, gpus={GPU: 1})
+        return Scalable(target, gpus={GPU: 1}, labels=self.labels)
 
 
 def test_preparation_leaves_nothing_to_do_and_workloads_of_one_target_take_no_part():

@@ -20,6 +20,7 @@ const GROUPS = [
     replicas_wanted: ["spec.replicas", format.count], replicas_ready: ["ready", format.count],
     replicas_pending: ["without a node", format.count], replicas_sleeping: ["in sleep mode", format.count],
     sleep_tier: ["sleep mode", text], sleep: ["sleep, by cost", text], sleep_after_s: ["idle before sleep", seconds], wake_s: ["wake, median", seconds],
+    gpu_share_replicas: ["its share of the GPUs", format.count],
   }],
   ["GPUs", {
     gpus_held: ["requested by its running pods", format.count], gpus_attributed: ["shown by targets as its own", format.count], gpus_lost: ["lost", format.count],

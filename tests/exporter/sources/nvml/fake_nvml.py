@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 UNINITIALIZED, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST = 1, 3, 6, 13, 15
 INVALID_ARGUMENT, INSUFFICIENT_SIZE = 2, 7
-METRIC_IDS = {1: "engine", 2: "sm", 5: "tensor", 10: "dram"}
+METRIC_IDS = {1: "engine", 2: "sm", 3: "occupancy", 5: "tensor", 10: "dram"}
 
 
 class NVMLError(Exception):

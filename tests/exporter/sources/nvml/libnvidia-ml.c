@@ -72,7 +72,7 @@ int nvmlGpmSampleGet(device *d, sample *s) { return measured(s); }
 int nvmlGpmMigSampleGet(device *d, unsigned gi, sample *s) { return gi == 9 ? measured(s) : INVALID_ARGUMENT; }
 
 int nvmlGpmMetricsGet(question *q) { /* 10 % by metric number, and no tensor cores */
-    if (q->version != 1 || q->count != 4) return VERSION_MISMATCH;
+    if (q->version != 1 || q->count != 5) return VERSION_MISMATCH;
     if (q->second->at <= q->first->at) return INVALID_ARGUMENT;
     for (metric *m = q->metrics; m < q->metrics + q->count; m++) {
         m->result = m->id == 5 ? NOT_SUPPORTED : SUCCESS;

@@ -12,15 +12,16 @@ ACTIVITY = (
     Quantity.GPU_SM_ACTIVE,
     Quantity.GPU_TENSOR_ACTIVE,
     Quantity.GPU_DRAM_ACTIVE,
+    Quantity.GPU_SM_OCCUPANCY,
 )
-UNKNOWN = pytest.approx([nan, nan, nan, nan], nan_ok=True)
+UNKNOWN = pytest.approx([nan] * 5, nan_ok=True)
 
 
 class Card:
     """Holds a GPU with counters and its reader; `passes` advances the time and the counters."""
 
     def __init__(self, fake, node, **counters):
-        self.gpu = fake.FakeGpu(gpm=True, counters=dict.fromkeys(["engine", "sm", "tensor", "dram"], 0.0))
+        self.gpu = fake.FakeGpu(gpm=True, counters=dict.fromkeys(["engine", "sm", "occupancy", "tensor", "dram"], 0.0))
         self.library = fake.FakeNvml([self.gpu])
         self.now = 1000.0
         self._read = node(self.library).read
@@ -49,14 +50,14 @@ def test_first_reading_has_no_activity(card):
 
 def test_activity_is_the_average_since_the_last_reading(card):
     card.read()
-    card.passes(3.0, engine=1.0, sm=0.5, tensor=0.25, dram=0.1)
+    card.passes(3.0, engine=1.0, sm=0.5, tensor=0.25, dram=0.1, occupancy=0.4)
     card.passes(2.0)
 
-    assert card.read() == pytest.approx([0.6, 0.3, 0.15, 0.06])
+    assert card.read() == pytest.approx([0.6, 0.3, 0.15, 0.06, 0.24])
 
     card.passes(5.0)
 
-    assert card.read() == [0.0, 0.0, 0.0, 0.0]
+    assert card.read() == [0.0] * 5
 
 
 def test_activity_is_at_most_one(card):
@@ -71,7 +72,7 @@ def test_unsupported_metric_costs_only_itself(card):
     card.read()
     card.passes(5.0, engine=0.5)
 
-    assert card.read() == pytest.approx([0.5, 0.0, nan, 0.0], nan_ok=True)
+    assert card.read() == pytest.approx([0.5, 0.0, nan, 0.0, 0.0], nan_ok=True)
     assert card.dropped == ()
 
 
@@ -79,7 +80,7 @@ def test_nan_metric_is_unknown(card):
     card.read()
     card.passes(5.0, engine=nan)
 
-    assert card.read() == pytest.approx([nan, 0.0, 0.0, 0.0], nan_ok=True)
+    assert card.read() == pytest.approx([nan, 0.0, 0.0, 0.0, 0.0], nan_ok=True)
 
 
 def test_immediate_second_reading_repeats_the_first(card):

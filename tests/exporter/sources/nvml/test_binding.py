@@ -67,6 +67,7 @@ def test_gpu_is_read_through_the_real_binding(read):
         "gpu_engine_active": [0.1],
         "gpu_utilization": [0.37],
         "gpu_sm_active": [0.2],
+        "gpu_sm_occupancy": [0.3],
         "gpu_tensor_active": [nan],
         "gpu_dram_active": [1.0],
         "gpu_memory_used": [40.0],

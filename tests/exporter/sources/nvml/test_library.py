@@ -46,6 +46,7 @@ def test_constants_equal_those_of_the_real_library():
     assert list(GPM_METRICS.values()) == [
         library.NVML_GPM_METRIC_GRAPHICS_UTIL,
         library.NVML_GPM_METRIC_SM_UTIL,
+        library.NVML_GPM_METRIC_SM_OCCUPANCY,
         library.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
         library.NVML_GPM_METRIC_DRAM_BW_UTIL,
     ]
@@ -64,7 +65,7 @@ def test_counter_request_has_the_real_fields():
     for index, metric in enumerate(GPM_METRICS.values()):
         request.metrics[index].metricId = metric
 
-    assert [request.metrics[index].metricId for index in range(4)] == [1, 2, 5, 10]
+    assert [request.metrics[index].metricId for index in range(5)] == [1, 2, 3, 5, 10]
     assert (request.metrics[0].nvmlReturn, request.metrics[0].value) == (0, 0.0)
 
 

@@ -187,6 +187,16 @@ class TestStableAndCanary:
         stage.decider.counted(WorkloadKey("ai", "stable"), ReplicaCount(2, 0, stage.now, pending=2))
         assert self.round(stage, queue, page.epp(held=100, ready=0)) == pytest.approx([32, 68])
 
+    def test_member_of_a_higher_order_sleeps_until_the_first_cannot_hold_the_queue(self, scene, plan, queue, page):
+        cheap = plan("stable", gateway=True, keep_warm=IDLE_S, about=member(order=0), maximum=4)
+        dear = plan("canary", gateway=True, keep_warm=IDLE_S, about=member(order=1), maximum=100)
+        stage = scene(cheap, dear)
+        for name in ("stable", "canary"):
+            stage.has(pods=[], wanted=0, name=name)
+        for held, replicas in ((0, (0, 0)), (1, (1, 0)), (64, (4, 0)), (65, (4, 1)), (160, (4, 6))):
+            self.round(stage, queue, page.epp(held=held, ready=0))
+            assert (stage.outcome("stable")[0], stage.outcome("canary")[0]) == replicas
+
     def test_weight_of_zero_gets_no_share_and_is_not_woken(self, scene, plan, queue, page):
         stage = self.stage(scene, plan, weights=(1.0, 0.0), maximum=100)
         assert self.round(stage, queue, page.epp(held=160, ready=0)) == [160, 0]

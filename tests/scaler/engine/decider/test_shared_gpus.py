@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from exporter.model import Role, Target, WorkloadKey
 from scaler.config.workload import GpuShare
 from scaler.policy.constraints import KeepWarmConfig
+from scaler.policy.groups import Membership
 from scaler.policy.overrides import WorkloadOverrides, read_brake
 from scaler.policy.sharing import NONE
 from scaler.workloads.gpu_supply import GpuSupply
@@ -67,6 +68,15 @@ class Stage:
         for name, running in (("chat", chat), ("batch", batch)):
             self.scene.land(self.engines[name], self.page.vllm(waiting=0, running=running))
             self.scene.land(self.gateways[name], self.page.epp(held=0, ready=1))
+
+    def queue(self, held):
+        """One round with requests that the gateway of both holds; returns the shares that each counts."""
+        self.scene.now += 5.0
+        for name, engine in self.engines.items():
+            self.scene.land(engine, self.page.vllm(waiting=0, running=0))
+            self.scene.land(self.gateways[name], self.page.epp(held=held, ready=1))
+        self.scene.sweep()
+        return [self.scene.decision(name).evidence.held_by_gateway for name in self.engines]
 
     def round(self, chat=0, batch=0, after=5.0):
         """The decisions of both after one round and a sweep."""
@@ -214,6 +224,30 @@ def test_idle_workload_that_nothing_would_wake_keeps_its_replica_and_its_gpu_is_
         both.sweep()
         assert both.outcome("chat")[:2] == (1, True)
         assert both.outcome("batch") == (1, True, "capacity_limited")
+
+
+def test_queue_spills_over_to_the_member_of_a_group_whose_gpus_are_free(stage):
+    """The variant of the larger weight comes first, up to the GPUs that it can have."""
+
+    def variant(weight):
+        return shared(member=Membership("ai", "llm", weight=weight))
+
+    both = stage(variant(9.0), variant(1.0), maximum=20)
+    kinds = np.array([[0, NONE], [1, NONE]])
+    two = np.array([[1, 0], [0, 1]])
+    given = supply(0, [1, 1])._replace(
+        room=np.array([2, 9]), growth=np.zeros(2, np.int64), resource=np.zeros(2, np.int64), open=np.zeros(2, bool),
+        kinds=kinds, held=two, staying=two,
+    )  # fmt: skip
+    both.scene.decider.set_gpu_supply(given)
+    shown = [both.queue(held=160) for _ in range(3)]
+    assert shown[0] == pytest.approx([144.0, 16.0])  # nothing is divided before the first sweep
+    assert shown[2] == pytest.approx([48.0, 112.0])  # 3 replicas at 16
+    assert [both.scene.outcome(name)[0] for name in ("chat", "batch")] == [3, 7]
+    both.scene.decider.set_gpu_supply(given._replace(room=np.array([8, 9])))
+    for _ in range(8):
+        shown = both.queue(held=160)
+    assert shown == pytest.approx([144.0, 16.0])
 
 
 def test_held_workload_takes_no_part_and_its_gpus_count_as_used(stage):

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from scaler.policy.groups import NONE, Sharing, allotted, only_shared
 
 
-def shares(amount, weights, capacity=None):
+def shares(amount, weights, capacity=None, order=None):
     """The share of each member of one queue."""
     capacities = np.full(len(weights), np.inf) if capacity is None else np.array(capacity, dtype=float)
     queue = np.zeros(len(weights), dtype=np.int64)
-    return allotted(np.array([float(amount)]), np.array(weights, dtype=float), capacities, queue).tolist()
+    orders = None if order is None else np.array(order, dtype=np.int64)
+    return allotted(np.array([float(amount)]), np.array(weights, dtype=float), capacities, queue, orders).tolist()
 
 
 @pytest.mark.parametrize(("amount", "weights", "capacity", "expected"), [
@@ -28,7 +29,37 @@ def test_member_gets_the_part_of_its_weight_up_to_its_capacity(amount, weights, 
     assert shares(amount, weights, capacity) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("amount", "weights", "capacity", "order", "expected"), [
+    (100, [1, 1], [200, 200], [0, 1], [100, 0]),
+    (100, [1, 1], [200, 200], [1, 0], [0, 100]),
+    (100, [1, 9], [30, 200], [0, 1], [30, 70]),
+    (100, [1, 1, 1], [30, 20, 200], [0, 0, 1], [30, 20, 50]),
+    (100, [1, 1], [30, 20], [0, 1], [55, 45]),  # 50 above all capacities, by weight
+    (100, [0, 1], [200, 200], [0, 1], [0, 100]),  # weight 0 gets nothing in any order
+    (1 / 3, [1, 1, 1], [9, 9, 9], [0, 0, 1], [1 / 6, 1 / 6, 0]),  # not even an error of rounding
+])  # fmt: skip
+def test_members_of_a_lower_order_are_full_before_others_get_anything(amount, weights, capacity, order, expected):
+    got = shares(amount, weights, capacity, order)
+    assert got == pytest.approx(expected)
+    assert [share == 0.0 for share in got] == [share == 0 for share in expected]
+
+
 weights_of = st.lists(st.floats(0, 1000) | st.just(0.0), min_size=1, max_size=8)
+
+
+@given(data=st.data(), amount=st.floats(0, 1e6), weights=weights_of)
+def test_shares_in_any_order_add_up_and_none_comes_before_a_lower_one_is_full(data, amount, weights):
+    assume(sum(weights) > 1e-6)
+    sizes = {"min_size": len(weights), "max_size": len(weights)}
+    capacity = data.draw(st.lists(st.floats(0, 1e6) | st.just(np.inf), **sizes))
+    order = data.draw(st.lists(st.integers(0, 2), **sizes))
+    got = shares(amount, weights, capacity, order)
+    assert sum(got) == pytest.approx(amount, abs=1e-6)
+    assert min(got) >= 0.0
+    last = max((place for place, share in zip(order, got, strict=True) if share > 0.0), default=0)
+    for place, share, weight, space in zip(order, got, weights, capacity, strict=True):
+        if place < last and weight > 0.0:
+            assert share >= space - 1e-6 * max(amount, 1.0)
 
 
 @given(data=st.data(), amount=st.floats(0, 1e6), weights=weights_of)
@@ -60,6 +91,7 @@ def sharing(queue, weight, most=None, work=16.0):
             np.array(weight, dtype=float),
             np.array(most or [np.inf] * size, dtype=float),
             np.full(size, work),
+            np.zeros(size, dtype=np.int64),
         )
     )
 
@@ -78,26 +110,29 @@ def test_queue_of_weights_0_is_shared_evenly():
 
 def test_empty_queue_is_shared_by_weight():
     both = sharing([0, 0], [9, 1], most=[0, 1])
-    capacity = both.capacity(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan))
+    capacity = both.capacity(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan), np.full(2, np.inf))
     assert both.parts(np.array([1]), np.array([0.0]), capacity).tolist() == [1.0]
     capacity[:] = np.inf
     assert both.parts(np.array([1]), np.array([0.0]), capacity).tolist() == pytest.approx([0.1])
 
 
-@pytest.mark.parametrize(("in_pods", "wanted", "pending", "expected"), [
-    (0.0, 1.0, 0.0, 64.0),  # 4 replicas at 16
-    (50.0, 1.0, 0.0, 14.0),
-    (100.0, 1.0, 0.0, 0.0),
-    (np.nan, np.nan, np.nan, 64.0),
-    (0.0, 1.0, 1.0, 16.0),  # its one replica waits for a node: no more than that one's worth goes there
-    (0.0, 9.0, 1.0, 64.0),
+@pytest.mark.parametrize(("in_pods", "wanted", "pending", "room", "expected"), [
+    (0.0, 1.0, 0.0, np.inf, 64.0),  # 4 replicas at 16
+    (50.0, 1.0, 0.0, np.inf, 14.0),
+    (100.0, 1.0, 0.0, np.inf, 0.0),
+    (np.nan, np.nan, np.nan, np.nan, 64.0),
+    (0.0, 1.0, 1.0, np.inf, 16.0),  # its one replica waits for a node: no more than that one's worth goes there
+    (0.0, 9.0, 1.0, np.inf, 64.0),
+    (0.0, 1.0, 0.0, 3.0, 48.0),  # there are GPUs for 3
+    (50.0, 1.0, 0.0, 3.0, 0.0),
 ])  # fmt: skip
-def test_capacity_is_that_of_the_replicas_it_may_have(in_pods, wanted, pending, expected):
+def test_capacity_is_that_of_the_replicas_it_may_have(in_pods, wanted, pending, room, expected):
     one = sharing([0, 0], [1, 1], most=[4, 4])
-    capacity = one.capacity(np.array([in_pods, 0.0]), np.array([wanted, 1.0]), np.array([pending, 0.0]))
+    columns = ([in_pods, 0.0], [wanted, 1.0], [pending, 0.0], [room, np.inf])
+    capacity = one.capacity(*map(np.array, columns))
     assert capacity[0] == expected
 
 
 def test_member_that_is_not_sized_by_requests_has_unlimited_capacity():
     free = sharing([0, 0], [1, 1], most=[4, 4], work=np.nan)
-    assert free.capacity(np.zeros(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]
+    assert free.capacity(np.zeros(2), np.ones(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]

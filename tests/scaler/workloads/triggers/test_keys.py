@@ -45,7 +45,7 @@ def test_every_key_is_read_like_the_configuration():
         "schedules": "0 8 * * 1-5 for 10h floor 2",
         "hpa_tolerance": "0.05",
         "gpu_hour": "2.5",
-        "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
+        "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "order": "2", "ratio.to": "prefill",
         "ratio.min": "0.5", "ratio.max": "3", "share.priority": "-5", "share.weight": "2",
         "sleep_mode.gpu_share": "0.1", "sleep_mode.after": "45s", "sleep_mode.calls": "true",
         "sleep_mode.timeout": "20s",
@@ -61,7 +61,8 @@ def test_every_key_is_read_like_the_configuration():
         "on_blind": "wake", "on_incomplete": "accept", "lease_max": 1200.0, "probe_period": 0.0,
         "group": "llama", "role": "decode", "share": GpuShare(priority=-5, weight=2.0),
         "sleep_mode": SleepMode(gpu_share=0.1, after=45.0, calls=True, timeout=20.0),
-        "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
+        "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "order": 2,
+        "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 
     assert read(metadata, origin="metadata") == Trigger(**expected)
@@ -80,7 +81,7 @@ def test_missing_keys_have_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
     same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
     same += ("mode", "on_blind", "on_incomplete", "lease_max", "keep_warm_min", "keep_warm_max")
-    same += ("hpa_tolerance", "probe_period", "group", "role", "weight", "ratio", "slo")
+    same += ("hpa_tolerance", "probe_period", "group", "role", "weight", "order", "ratio", "slo")
 
     assert [getattr(mine, key) for key in same] == [getattr(theirs, key) for key in same]
     assert [mine.port, mine.path, mine.scheme] == [getattr(Endpoint(), key) for key in ("port", "path", "scheme")]
