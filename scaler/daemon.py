@@ -214,7 +214,7 @@ class Daemon:
                     tasks.create_task(self._checkpoints.keep(self._states), name="checkpoints"),
                 ]
                 if self._telemetry is not None:
-                    work.append(tasks.create_task(self._telemetry.send_metrics(), name="metrics by OTLP"))
+                    work.append(tasks.create_task(self._telemetry.send_metrics(self._renew), name="metrics by OTLP"))
                 started(ports)
                 await stop.wait()
                 self._health.draining = True

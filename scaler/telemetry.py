@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -95,10 +95,11 @@ class Telemetry:
                 root.add_event("decided", _attributes(decision), _ns(done.decided_at))
         root.end(_ns(done.published_at))
 
-    async def send_metrics(self) -> None:
-        """Sends all metrics at each interval until it is cancelled."""
+    async def send_metrics(self, renew: Callable[[], Awaitable[None]]) -> None:
+        """Sends all metrics at each interval until it is cancelled. renew: awaited before, see `Publisher.renew`."""
         while True:
             await asyncio.sleep(self._settings.metrics)
+            await renew()
             # Collecting reads what this loop writes; encoding takes much longer.
             families = tuple(self._registry.collect())
             await asyncio.to_thread(self._send, families, _ns(self._clock.now()))

@@ -98,7 +98,14 @@ async def test_running_daemon_sends_traces_and_metrics(daemon, targets, vllm, re
             points = () if replicas is None else replicas.gauge.data_points
             return {span.name for span in receiver.spans} | {number(point) for point in points}
 
+        async def in_progress():
+            running = receiver.metrics.get("tidegate_requests_running")
+            return {number(point) for point in (() if running is None else running.gauge.data_points)}
+
         await until(received, lambda found: found >= {"decision", "scrape", "decide", "publish", 2})
+        # The decision stays; the metrics are those of the last tick, though nobody else reads them.
+        targets["engine"].body = vllm(running=21, finished=1)
+        await until(in_progress, lambda found: 21 in found)
         text = (await running.get("/metrics"))[1]
     assert receiver.resource["service.name"] == "tidegate"
     point = receiver.metrics["tidegate_replicas"].gauge.data_points[0]
