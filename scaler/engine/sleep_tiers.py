@@ -63,7 +63,7 @@ class SleepTiers:
         tier = self._memory.tier[rows]
         concerned = ~np.isnan(self._plans.rules.share[rows]) | (tier != NOT_YET)
         if raise_only:  # what is ready, with engines that are awake, cannot rise
-            concerned &= (tier != READY) | (totals.sleeping > 0.0)
+            concerned &= (tier != READY) | (totals.sleeping > 0.0) | ~np.isnan(self._called_at[rows])
         places = np.flatnonzero(concerned)
         if not len(places):
             return rows[:0]
