@@ -92,6 +92,7 @@ class TargetServer:
 
     def end(self):
         self._call(self._runner.cleanup())
+        self._call(asyncio.sleep(0.01))  # connections close in the next turns of the loop
 
     def _call(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)

@@ -127,14 +127,26 @@ def test_gpus_of_a_sidecar_end_with_its_pod(intake):
     assert intake.stale(CHAT, NOW + 100.0) == ()
 
 
+class Known:
+    """The pod of `names` by its UID."""
+
+    def __init__(self, names):
+        self._names = names
+
+    def named(self, pod):
+        return self._names.get(pod, pod)
+
+    def node_of(self, pod):
+        return None
+
+
 def test_gpus_of_pods_with_uids_are_attributed_to_their_workloads():
     uid = PodKey("", "0b6f0d6e-7d5b-4f0e-9e55-5a1d6a3f0b11")
-    names = {uid: POD}
     intake = LatestSamples(
         [TargetRules(CHAT, pods=True)],
         lambda pod, at: (CHAT,) if pod == POD else (),
         LIMIT_S,
-        lambda pod: names.get(pod, pod),
+        Known({uid: POD}),
     )
     queue = gpu(0.5, NOW)
     unnamed = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(uid,))

@@ -41,7 +41,7 @@ def test_origin_is_one_target_per_query(query, chat):
     mimir = query("https://mimir/prometheus/", selector='pod=~"a.*"', access=access)
     target = target_of(mimir, SeriesOrigin(PodKey("ai", "chat-0"), ""))
     url = "promql+https://mimir/prometheus?kind=vllm&selector=pod%3D~%22a.%2A%22&namespace=ai&pod=chat-0"
-    assert target == Target(url, "vllm", Role.PODS, chat, access, PodKey("ai", "chat-0"), 60.0)
+    assert target == Target(url, "vllm", Role.PODS, chat, access, PodKey("ai", "chat-0"), max_age_s=60.0)
     other_targets = [
         target_of(query("https://mimir/prometheus", selector='pod=~"b.*"'), SeriesOrigin(PodKey("ai", "chat-0"), "")),
         target_of(mimir, SeriesOrigin(PodKey("ai", "chat-1"), "")),
