@@ -82,13 +82,19 @@ class Estimate(IntEnum):
     BURST_AT = 29  # POSIX seconds when the last of them ended
     PEAKS_FROM = 30  # POSIX seconds when the newest of the peaks began
     SLOWER = 31  # SLOW, once more over SLOW_S: as far behind it as it is behind a steady rise
-    PEAKS = 32  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
+    COLD = 32  # of REQUESTS: missed at cold starts, decayed; NaN: no replica has been missing yet
+    WHOLE = 33  # whole replicas of the held size
+    FELL_AT = 34  # POSIX seconds when they fell, if they have not risen since
+    REVERSALS = 35  # of the last hours, decayed: rises soon after a fall
+    PEAKS = 36  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
 
 
 PEAK_COUNT = 12
 WIDTH = Estimate.PEAKS + PEAK_COUNT
 # POSIX seconds; NaN: never.
-MOMENTS = [Estimate.AT, Estimate.LATE_AT, Estimate.ABSENT_AT, Estimate.BURST_AT, Estimate.PEAKS_FROM]
+MOMENTS = [
+    Estimate.AT, Estimate.LATE_AT, Estimate.ABSENT_AT, Estimate.BURST_AT, Estimate.PEAKS_FROM, Estimate.FELL_AT,
+]  # fmt: skip
 
 # Shares of an empty step, from roofline profiles of two servers (docs/explanation/sizing.md).
 PER_SEQUENCE, PER_CONTEXT_TOKEN, PER_PROMPT_TOKEN = 1 / 118, 4e-6, 1 / 115
@@ -127,13 +133,15 @@ class SizingConstants(NamedTuple):
     backlog_of_ttft: float = 0.5  # of the TTFT of the SLO: a longer queue counts; inf: none counts
     rounded_down: float = 0.15  # replicas: rounding up, by half a replica on average, is headroom too
     rounded_stretch: float = 0.25  # of the error budget: nothing is rounded down any more
-    hold_starts: float = 5.0  # start-up times for which the largest size counts, within the two bounds
+    hold_starts: float = 4.0  # start-up times for which the largest size counts, within the two bounds
     shortest_hold_s: float = 300.0
     longest_hold_s: float = 1800.0
+    reversals_a_day: float = 10.0  # with more of them the hold is longer; inf: it is not
     sharpest: float = 0.1  # weight of a sample for the empty step: 1 / (sharpest + f)**2; inf: it is not learned
     lowest_factor: float = 0.4
     highest_factor: float = 2.5
     stretch: float = 3.0  # times the headroom more, if the error budget needs it
+    least_budget: float = 0.003  # of the requests, however many missed at cold starts; BUDGET: those have one apart
     burst_margin: float = 1.3  # times the most work of a burst; the next one may be higher
     burst_share: float = 0.1  # of the requests of the last hours: fewer that are late are no burst; inf: no guard
 
@@ -141,11 +149,12 @@ class SizingConstants(NamedTuple):
 DEFAULTS = SizingConstants()
 
 
-_UNKNOWN_AT_FIRST = [*MOMENTS, Estimate.WORK, Estimate.SIZE]
+_UNKNOWN_AT_FIRST = [*MOMENTS, Estimate.WORK, Estimate.SIZE, Estimate.COLD]
 _DIVISORS = [Estimate.PROMPTS, Estimate.OUTPUTS, Estimate.STEP_WEIGHT, Estimate.FACTOR_WEIGHT, Estimate.STEP_SUM]
 _AMOUNTS = [
     Estimate.PROMPT_SUM, Estimate.OUTPUT_SUM, Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS,
     Estimate.QUEUE, Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST,
+    Estimate.COLD, Estimate.WHOLE, Estimate.REVERSALS,
 ]  # fmt: skip
 
 

@@ -6,8 +6,9 @@ Demand is the rate at which work arrives, not the requests in hand: a queue says
 2. **Size**: the work that lasts, and headroom for random arrivals and a rate that moves; more where starts take long.
    A small part of a replica is rounded down, because rounding up is headroom too. Requests without a first token add
    what drains them within one start. The largest of the last `hold_starts` start-up times counts, so that replicas do
-   not end and start again for the same work.
-3. **Error budget**: requests that miss the SLO, beyond the share that may, widen the headroom.
+   not end and start again for the same work; longer if they did so more often than they may.
+3. **Error budget**: requests that miss the SLO, beyond the share that may, widen the headroom. Misses at cold starts
+   come out of the same share.
 4. **Burst guard**: after a burst that was over before a new replica could be ready, replicas for the next one stay for
    `MEMORY_S`.
 
@@ -56,6 +57,8 @@ from .capacity import (
 
 UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
 SLOW_S = 60.0  # time constant of work that lasts
+# Of a part of the hold: several together are whole seconds, which the rounding of POSIX seconds must not miss.
+DUST = 1e-6
 LEAST_WORK = 1e-6  # replicas; less is what rounding leaves of past work, and its root, the headroom, is more
 # Error budget and bursts.
 BUDGET_GAIN = 3.0  # stretch per share of the requests of MEMORY_S that missed beyond the budget
@@ -63,6 +66,12 @@ MEMORY_S = 7200.0  # time constant of the requests that misses are compared with
 FEWEST_REQUESTS = 100.0  # of MEMORY_S: with fewer a few misses would be many
 LATE_ITL = 0.9  # of the SLO: steps that are slower on average are late
 LATE_S = 60.0  # after work was late, misses count for so long
+# Reversals of whole sizes: a rise within REVERSED_S of a fall.
+REVERSED_S = 300.0
+REVERSALS_S = 21600.0  # time constant of their number
+REVERSAL_BAND = 0.2  # replicas by which a size must fall below a whole number, as by the default `scale_down_band`
+MOST_HOLD = 2.0  # times as long, at most
+DAY_S = 86400.0
 # Start-up times after a cold start for which misses do not count: replicas come as fast as they can.
 ABSENT_STARTS = 3.0
 
@@ -99,8 +108,8 @@ def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) ->
         estimates[i, Estimate.PEAKS_FROM] = now
         for position in range(PEAK_COUNT):
             estimates[i, Estimate.PEAKS + position] = 0.0
-    elif now - began >= part_s:
-        passed = min(int((now - began) / part_s), PEAK_COUNT)
+    elif now - began >= part_s * (1.0 - DUST):
+        passed = min(int((now - began) / part_s + DUST), PEAK_COUNT)
         for position in range(PEAK_COUNT - 1, -1, -1):
             kept = position >= passed
             estimates[i, Estimate.PEAKS + position] = estimates[i, Estimate.PEAKS + position - passed] if kept else 0.0
@@ -110,6 +119,27 @@ def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) ->
     for position in range(PEAK_COUNT):
         largest = max(largest, estimates[i, Estimate.PEAKS + position])
     return largest
+
+
+@part
+def _hold_s(estimates: Floats, i: int, start: float, constants: SizingConstants) -> float:
+    """Seconds for which the largest size counts: longer if sizes have reversed more often than they may."""
+    hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
+    often = estimates[i, Estimate.REVERSALS] / (constants.reversals_a_day * REVERSALS_S / DAY_S)
+    return min(hold * min(max(often, 1.0), MOST_HOLD), constants.longest_hold_s)
+
+
+@part
+def _count_reversals(estimates: Floats, i: int, size: float, dt: float, now: float) -> None:
+    """Counts the rises of the held size, in whole replicas, that follow a fall within REVERSED_S."""
+    estimates[i, Estimate.REVERSALS] *= exp(-dt / REVERSALS_S)
+    before, after = estimates[i, Estimate.WHOLE], np.ceil(size)
+    if after > before:
+        # A fall after `now` is of a clock that was set back; NaN compares as False.
+        estimates[i, Estimate.REVERSALS] += 1.0 if 0.0 <= now - estimates[i, Estimate.FELL_AT] <= REVERSED_S else 0.0
+        estimates[i, Estimate.FELL_AT], estimates[i, Estimate.WHOLE] = np.nan, after
+    elif np.ceil(size + REVERSAL_BAND) < before:
+        estimates[i, Estimate.FELL_AT], estimates[i, Estimate.WHOLE] = now, np.ceil(size + REVERSAL_BAND)
 
 
 @part
@@ -189,24 +219,47 @@ def _with_backlog(
 
 
 @part
+def _left_of_budget(estimates: Floats, i: int, constants: SizingConstants) -> float:
+    """The share of the requests that may miss while work is late: what cold starts leave of BUDGET."""
+    cold = counted(estimates[i, Estimate.COLD]) / max(estimates[i, Estimate.REQUESTS], FEWEST_REQUESTS)
+    return max(BUDGET - cold, constants.least_budget)
+
+
+@part
 def _follow_budget(
-    estimates: Floats, i: int, arrived: float, misses: float, late: bool, ready: float, start: float, now: float
+    estimates: Floats,
+    i: int,
+    arrived: float,
+    misses: float,
+    late: bool,
+    ready: float,
+    start: float,
+    dt: float,
+    now: float,
+    constants: SizingConstants,
 ) -> None:
     """Integral control: misses beyond the budget stretch the headroom, and fewer release it.
 
-    A miss counts only while work is late: one that a long prompt makes would not be met by more replicas either.
-    misses: NaN if they are not measured.
+    A miss counts only while work is late: one that a long prompt makes would not be met by more replicas either. One at
+    a cold start would be met by a longer keep-warm time alone, so it takes from the budget instead.
+    misses: NaN if they are not measured. dt: seconds since the last update.
     """
+    estimates[i, Estimate.COLD] *= exp(-dt / MEMORY_S)
     if late:
         estimates[i, Estimate.LATE_AT] = now
+    if not ready > 0.0:
+        estimates[i, Estimate.COLD] = counted(estimates[i, Estimate.COLD])
     if not ready > 0.0 or np.isnan(estimates[i, Estimate.ABSENT_AT]):
         estimates[i, Estimate.ABSENT_AT] = now
     if np.isnan(misses):
         return
     is_late = now - estimates[i, Estimate.LATE_AT] <= LATE_S  # not so where it is NaN
     starts = now - estimates[i, Estimate.ABSENT_AT] <= ABSENT_STARTS * start
+    if starts:
+        estimates[i, Estimate.COLD] += misses
     late_misses = misses if is_late and not starts else 0.0
-    beyond = (late_misses - BUDGET * arrived) / max(estimates[i, Estimate.REQUESTS], FEWEST_REQUESTS)
+    beyond = late_misses - _left_of_budget(estimates, i, constants) * arrived
+    beyond /= max(estimates[i, Estimate.REQUESTS], FEWEST_REQUESTS)
     estimates[i, Estimate.STRETCH] = min(max(estimates[i, Estimate.STRETCH] + BUDGET_GAIN * beyond, 0.0), 1.0)
 
 
@@ -311,7 +364,7 @@ def _update(
         backlog = unread * request_s
         late = backlog > constants.backlog_of_ttft * ttft[i] * replicas
         late = late or estimates[i, Estimate.GAP_SECONDS] > LATE_ITL * itl[i] * estimates[i, Estimate.GAPS]
-        _follow_budget(estimates, i, arrived, misses[i], late, replicas, start[i], now)
+        _follow_budget(estimates, i, arrived, misses[i], late, replicas, start[i], dt, now, constants)
         work = estimates[i, Estimate.WORK]
         lasting = _lasting(estimates, i, _spread(work, request_s, ARRIVAL_S), constants)
         spread = _spread(work, request_s, _shortest_late_peak(estimates, i, itl[i], constants))
@@ -320,10 +373,11 @@ def _update(
         size = lasting + headroom * (1.0 + constants.stretch * estimates[i, Estimate.STRETCH])
         size = _rounded_down(estimates, i, size, constants)
         size = _with_backlog(estimates, i, size, backlog, ready[i], ttft[i], start[i], constants)
-        hold = min(max(constants.hold_starts * start[i], constants.shortest_hold_s), constants.longest_hold_s)
+        hold = _hold_s(estimates, i, start[i], constants)
         if ready[i] == 0.0 and not (arrived > 0.0 or unread > 0.0):
             estimates[i, Estimate.PEAKS_FROM] = np.nan  # no replica is there that could be held
         size = _largest(estimates, i, size, hold, now)
+        _count_reversals(estimates, i, size, dt, now)
         estimates[i, Estimate.SIZE] = _guard(
             estimates, i, size, raw, arrived, ready[i], ttft[i], start[i], known_s, now, constants
         )

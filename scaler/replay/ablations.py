@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
 
+from scaler.policy.attainment import BUDGET
 from scaler.policy.capacity import (
     ARRIVAL_S,
     DEFAULTS,
@@ -30,11 +31,13 @@ PARTS: Mapping[str, SizingConstants] = MappingProxyType(
         "headroom": DEFAULTS._replace(headroom=0.0, drift=0.0),
         "short-outputs": DEFAULTS._replace(shortest_peak_s=ARRIVAL_S),
         "error-budget": DEFAULTS._replace(stretch=0.0),
+        "shared-budget": DEFAULTS._replace(least_budget=BUDGET),
         "burst-guard": DEFAULTS._replace(burst_share=inf),
         "headroom-for-starts": DEFAULTS._replace(headroom_power=0.0),
         "rounding": DEFAULTS._replace(rounded_down=0.0),
         # Shorter than a scrape: each size counts for itself.
         "hold": DEFAULTS._replace(shortest_hold_s=1.0, longest_hold_s=1.0),
+        "longer-hold": DEFAULTS._replace(reversals_a_day=inf),
         "backlog": DEFAULTS._replace(backlog_of_ttft=inf),
         "residence": DEFAULTS._replace(longest_residence_s=ARRIVAL_S),
         "learned-factor": DEFAULTS._replace(lowest_factor=1.0, highest_factor=1.0),

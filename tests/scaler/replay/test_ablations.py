@@ -23,31 +23,34 @@ from scaler.replay.run import run, score
 from scaler.replay.servers import PROFILES
 
 LONG_OUTPUT, SHORT_OUTPUT = 1200.0, 20.0  # tokens
+LONGER = "longer-hold"
 QUIET = 95  # updates: three starts of 150 s, after which misses count
 
 
-def sizes(constants, output=LONG_OUTPUT):
+def sizes(constants, output=LONG_OUTPUT, turns=60):
     """The sizes of a workload whose history needs every part but that for short outputs: outputs that fill the KV
-    cache, a slow server, and starts of 150 s. Once misses count: slow steps with misses, a queue on one replica, a
-    burst of 10 s, then nothing.
+    cache, a slow server, and starts of 150 s. It begins with four reversals and a cold start. Once misses count: slow
+    steps with misses, a queue on one replica, a burst of 10 s, then nothing.
     """
     estimates = capacity.blank(1)
+    estimates[0, Estimate.REVERSALS] = 4.0
     slos, found = SloColumns(np.array([2.0]), np.array([0.05])), []
-    for turn in range(QUIET + 60):
+    for turn in range(QUIET + turns):
         slow, queue, burst = QUIET <= turn < QUIET + 8, QUIET + 8 <= turn < QUIET + 12, QUIET + 12 <= turn < QUIET + 14
         requests = 15.0 if burst else 1.5 if turn < QUIET + 12 else 0.0
         gap_s = 0.1 if slow else 0.03
         rates = requests * np.array([[1.0, 1.0, 1.0, 500.0, output, output, output * gap_s]])
-        waiting, misses = (100.0 if queue else 0.0), (3.0 if slow else 0.0)
+        waiting, ready = (100.0 if queue else 0.0), (0.0 if turn == 1 else 1.0)
+        misses = 3.0 if slow or turn == 1 else 0.0
         # The queue is gone when the burst comes.
         running = 20.0 if turn < QUIET + 12 else 0.0
-        columns = (np.array([each]) for each in (waiting, running, 0.9, 1.0, 150.0, misses))
+        columns = (np.array([each]) for each in (waiting, running, 0.9, ready, 150.0, misses))
         sizing.update(estimates, slos, SizingInputs(rates, *columns), 5.0 * turn, 15.0, constants)
         found.append(float(estimates[0, Estimate.SIZE]))
     return np.array(found[1:])
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part != KEEP_WARM])
+@pytest.mark.parametrize("part", [part for part in PARTS if part not in (KEEP_WARM, LONGER)])
 def test_size_without_a_part_is_another_one(part):
     output = SHORT_OUTPUT if part == "short-outputs" else LONG_OUTPUT
     without = sizes(PARTS[part], output)
@@ -105,3 +108,9 @@ def test_part_is_switched_off_in_a_replay(load):
     )
     assert without.changes > with_hold.changes
     assert without.gpu_hours < with_hold.gpu_hours
+
+
+def test_size_without_the_longer_hold_falls_earlier():
+    # 600 s after the burst, not 1.6 times that: four reversals are more than the 2.5 that six hours may have.
+    longer, usual = (sizes(constants._replace(burst_share=inf), turns=170) for constants in (DEFAULTS, PARTS[LONGER]))
+    assert usual[-1] < 0.5 * longer[-1] == 0.5 * longer.max()

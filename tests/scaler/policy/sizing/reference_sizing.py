@@ -34,11 +34,17 @@ from scaler.policy.sizing import (
     ABSENT_STARTS,
     BUDGET,
     BUDGET_GAIN,
+    DAY_S,
+    DUST,
     FEWEST_REQUESTS,
     LATE_ITL,
     LATE_S,
     LEAST_WORK,
     MEMORY_S,
+    MOST_HOLD,
+    REVERSAL_BAND,
+    REVERSALS_S,
+    REVERSED_S,
     SLOW_S,
     USUAL_START_S,
 )
@@ -75,30 +81,61 @@ class Peaks:
         part = hold / (PEAK_COUNT - 1)
         if isnan(self.began) or self.began > now:
             self.began, self.sizes = now, []
-        elif now - self.began >= part:
-            passed = int((now - self.began) / part)
+        elif now - self.began >= part * (1.0 - DUST):
+            passed = int((now - self.began) / part + DUST)
             self.sizes = [(age + passed, kept) for age, kept in self.sizes if age + passed < PEAK_COUNT]
             self.began = now if passed >= PEAK_COUNT else self.began + passed * part
         self.sizes.append((0, size))
         return max(kept for _, kept in self.sizes)
 
 
-class Budget:
-    """How far misses beyond the error budget stretch the headroom, 0 to 1."""
+class Reversals:
+    """Rises of whole sizes within REVERSED_S of a fall, decayed."""
 
     def __init__(self):
-        self.stretch, self.late_at, self.absent_at = 0.0, nan, nan
+        self.count, self.whole, self.fell_at = 0.0, 0, nan
 
-    def follow(self, misses, arrived, recent, late, ready, start, now):
+    def hold(self, start, constants):
+        usual = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
+        often = self.count / (constants.reversals_a_day * REVERSALS_S / DAY_S)
+        return min(usual * min(max(often, 1.0), MOST_HOLD), constants.longest_hold_s)
+
+    def follow(self, size, dt, now):
+        self.count *= exp(-dt / REVERSALS_S)
+        fallen = ceil(size + REVERSAL_BAND)
+        if ceil(size) > self.whole:
+            if 0.0 <= now - self.fell_at <= REVERSED_S:
+                self.count += 1.0
+            self.whole, self.fell_at = ceil(size), nan
+        elif fallen < self.whole:
+            self.whole, self.fell_at = fallen, now
+
+
+class Budget:
+    """How far misses beyond what cold starts leave of the error budget stretch the headroom, 0 to 1."""
+
+    def __init__(self, constants):
+        self.constants = constants
+        self.stretch, self.late_at, self.absent_at, self.cold = 0.0, nan, nan, nan
+
+    def follow(self, misses, arrived, recent, late, ready, start, dt, now):
+        self.cold *= exp(-dt / MEMORY_S)
+        if ready <= 0.0 and isnan(self.cold):
+            self.cold = 0.0
         if late:
             self.late_at = now
         if ready <= 0.0 or isnan(self.absent_at):
             self.absent_at = now
         if isnan(misses):
             return
-        if not now - self.late_at <= LATE_S or now - self.absent_at <= ABSENT_STARTS * start:
+        is_cold = now - self.absent_at <= ABSENT_STARTS * start
+        if is_cold:
+            self.cold += misses
+        if not now - self.late_at <= LATE_S or is_cold:
             misses = 0.0
-        self.stretch += BUDGET_GAIN * (misses - BUDGET * arrived) / max(recent, FEWEST_REQUESTS)
+        recent = max(recent, FEWEST_REQUESTS)
+        budget = max(BUDGET - counted(self.cold) / recent, self.constants.least_budget)
+        self.stretch += BUDGET_GAIN * (misses - budget * arrived) / recent
         self.stretch = min(max(self.stretch, 0.0), 1.0)
 
 
@@ -143,7 +180,8 @@ class Sizing:
         self.gaps = self.gap_seconds = self.prompt_read = self.replica_seconds = 0.0
         self.prefill = self.decode = 0.0
         self.slow = self.slower = self.unread = self.requests = 0.0
-        self.peaks, self.budget, self.bursts = Peaks(), Budget(), Bursts(constants)
+        self.peaks, self.budget, self.bursts = Peaks(), Budget(constants), Bursts(constants)
+        self.reversals = Reversals()
 
     def update(self, rates, waiting, running, kv_used, ready, ttft, itl, start, misses, longest, now):
         """rates: in the order of WorkRate."""
@@ -170,7 +208,7 @@ class Sizing:
         self.requests = max(exp(-dt / MEMORY_S) * self.requests + arrived, 0.0)
         backlog = self.unread * request_s
         late = backlog > constants.backlog_of_ttft * ttft * ready or self.gap_seconds > LATE_ITL * itl * self.gaps
-        self.budget.follow(misses, arrived, self.requests, late, ready, start, now)
+        self.budget.follow(misses, arrived, self.requests, late, ready, start, dt, now)
         spread = sqrt(self.work * request_s / ARRIVAL_S)
         level = self.slow + constants.lead * (self.slow - self.slower)
         lasting = max(min(self.work, level), self.work - constants.noise * spread, 0.0)
@@ -181,10 +219,11 @@ class Sizing:
         size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)
         size = self.rounded_down(size)
         size = self.with_backlog(size, backlog, raw_ready, ttft, start)
-        hold = min(max(constants.hold_starts * start, constants.shortest_hold_s), constants.longest_hold_s)
+        hold = self.reversals.hold(start, constants)
         if raw_ready == 0.0 and arrived <= 0.0 and self.unread <= 0.0:
             self.peaks = Peaks()
         size = self.peaks.largest(size, hold, now)
+        self.reversals.follow(size, dt, now)
         self.size = self.bursts.guard(
             size, self.work, raw, arrived, self.requests, raw_ready, ttft, start, learned_s, now
         )

@@ -136,6 +136,33 @@ def test_misses_after_a_cold_start_change_nothing_for_three_starts(served, rates
     assert step(chat, slow(rates), 50.0) > 0.0
 
 
+def test_misses_at_a_cold_start_come_out_of_the_budget_of_the_next_hours(served, rates):
+    apart = FIXED._replace(least_budget=BUDGET)
+    shared, separate = (late(served(constants), rates) for constants in (FIXED, apart))
+    for chat in (shared, separate):
+        chat.after(5.0, slow(rates), ready=0.0, misses=50.0)
+        chat.during(900.0, slow(rates), ready=2.0, misses=0.0)
+        chat.estimates[0, Estimate.STRETCH] = 0.5
+    # 44 of the 50 are left after 15 minutes, of some 20,000 requests: 0.2 of the 0.9 %.
+    assert shared[Estimate.COLD] == pytest.approx(50.0 * np.exp(-900.0 / MEMORY_S))
+    left = BUDGET - shared[Estimate.COLD] / shared[Estimate.REQUESTS]
+    assert left == pytest.approx(0.007, abs=0.0005)
+    assert step(shared, slow(rates), 50.0 * left) == pytest.approx(0.0, abs=1e-5)
+    assert step(separate, slow(rates), 50.0 * BUDGET) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_some_of_the_budget_is_left_however_many_missed_at_a_cold_start(served, rates):
+    chat = late(served(), rates)
+    chat.after(5.0, slow(rates), ready=0.0, misses=5000.0)
+    chat.during(900.0, slow(rates), ready=2.0, misses=0.0)
+    chat.estimates[0, Estimate.STRETCH] = 0.5
+    assert step(chat, slow(rates), 50.0 * DEFAULTS.least_budget) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_misses_of_a_workload_that_never_was_without_a_replica_are_of_no_cold_start(served, rates):
+    assert np.isnan(late(served(), rates)[Estimate.COLD])
+
+
 def test_unknown_misses_change_nothing_and_are_not_zero(served, rates):
     chat = late(served(), rates)
     chat.estimates[0, Estimate.STRETCH] = 0.5

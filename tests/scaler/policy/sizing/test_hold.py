@@ -18,7 +18,8 @@ from tests.scaler.policy.sizing.reference_sizing import whole
 
 BURST = 400.0  # requests per second, for one update
 # The hold alone: the guard would keep replicas for the next burst, and rounding takes a part of the size.
-HOLD = DEFAULTS._replace(burst_share=inf, rounded_down=0.0)
+HOLD = DEFAULTS._replace(burst_share=inf, rounded_down=0.0, reversals_a_day=inf)
+LONGER = HOLD._replace(reversals_a_day=DEFAULTS.reversals_a_day)
 # Of 500 prompt and 200 output tokens at steps of 15 ms and a room of 1 - 15/40.
 REQUEST_S = 0.015 * (500 / 115 + 200 * (1 / 118 + 4e-6 * 620)) / 0.625
 
@@ -36,7 +37,7 @@ def held_s(chat, rates, every, at_most):
 
 @pytest.mark.parametrize("every", [1.0, 5.0, 7.0])
 @pytest.mark.parametrize("start", [1.0, 50.0, 75.0, 120.0, 299.0, 300.0, 3600.0])
-def test_largest_size_is_held_for_five_starts_and_for_no_more_than_one_part_longer(sized, rates, start, every):
+def test_largest_size_is_held_for_its_starts_and_for_no_more_than_one_part_longer(sized, rates, start, every):
     hold = min(max(DEFAULTS.hold_starts * start, DEFAULTS.shortest_hold_s), DEFAULTS.longest_hold_s)
     part = hold / (PEAK_COUNT - 1)
     for before in (0.0, 0.3 * part, 0.99 * part):  # the burst comes at any moment of a part
@@ -73,6 +74,40 @@ def test_size_is_at_least_every_size_of_the_hold_and_at_most_the_largest_of_one_
         least = max(each for at, each in past if chat.now - at <= hold * (1 - 1e-9))
         most = max(each for at, each in past if chat.now - at <= hold * (1 + 1 / (PEAK_COUNT - 1)) * (1 + 1e-9))
         assert least * (1 - 1e-9) <= size <= most * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("a_day", "times"), [(0.0, 1.0), (10.0, 1.0), (15.0, 1.5), (20.0, 2.0), (500.0, 2.0)])
+def test_sizes_that_reverse_more_than_ten_times_a_day_are_held_longer_and_at_most_twice_as_long(
+    sized, rates, a_day, times
+):
+    chat = sized(start=100.0, constants=LONGER)
+    chat.estimates[0, Estimate.REVERSALS] = a_day / 4.0  # as many as six hours have
+    hold = times * DEFAULTS.hold_starts * 100.0
+    # A few minutes of the six hours pass, and a thirtieth of the reversals is forgotten.
+    assert 0.95 * hold <= held_s(chat, rates, 5.0, 3 * hold) <= hold * (1 + 1 / (PEAK_COUNT - 1)) + 5.0
+
+
+@pytest.mark.parametrize(("rest", "reversals"), [(5.0, 1.0), (295.0, 1.0), (1200.0, 0.0), (3600.0, 0.0)])
+def test_rise_within_five_minutes_of_a_fall_is_a_reversal(sized, rates, rest, reversals):
+    chat = sized(constants=LONGER)
+    held_s(chat, rates, 5.0, 3600.0)
+    assert chat[Estimate.FELL_AT] == chat.now
+    assert chat[Estimate.REVERSALS] == 0.0
+    chat.during(rest - 5.0, rates(0.0))
+    chat.after(5.0, rates(BURST, gaps=0.0))
+    assert chat[Estimate.REVERSALS] == reversals
+    # Half of them are forgotten in four hours.
+    chat.during(14_972.0, rates(0.0), every=14.972)
+    assert chat[Estimate.REVERSALS] == pytest.approx(reversals / 2.0, rel=0.01)
+
+
+def test_fall_within_the_band_of_a_whole_number_is_none(sized, rates):
+    chat = sized(constants=LONGER._replace(shortest_hold_s=1.0, longest_hold_s=1.0, headroom=0.0, drift=0.0))
+    fallen = []
+    for work in (1.05, 0.95, 0.85, 0.75):
+        chat.during(900.0, rates(work / REQUEST_S, gaps=0.0))
+        fallen.append(chat[Estimate.WHOLE])
+    assert fallen == [2.0, 2.0, 2.0, 1.0]
 
 
 def test_workload_that_was_asleep_wakes_with_what_arrives_and_not_with_its_last_peak(sized, rates):

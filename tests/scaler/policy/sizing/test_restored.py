@@ -18,12 +18,13 @@ from tests.budget import examples
 BLANK = capacity.blank(1)
 MAY_BE_UNKNOWN = {
     Estimate.AT, Estimate.WORK, Estimate.SIZE, Estimate.PEAKS_FROM, Estimate.LATE_AT, Estimate.ABSENT_AT,
-    Estimate.BURST_AT,
+    Estimate.BURST_AT, Estimate.COLD, Estimate.FELL_AT,
 }  # fmt: skip
 NEVER_NEGATIVE = [
     Estimate.PROMPT_SUM, Estimate.OUTPUT_SUM,
     Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS, Estimate.STRETCH, Estimate.QUEUE,
-    Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST,
+    Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST, Estimate.COLD,
+    Estimate.WHOLE, Estimate.REVERSALS,
 ]  # fmt: skip
 COUNTS = [Estimate.PROMPTS, Estimate.OUTPUTS, Estimate.STEP_WEIGHT, Estimate.FACTOR_WEIGHT, Estimate.STEP_SUM]
 

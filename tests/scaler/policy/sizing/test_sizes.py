@@ -136,8 +136,9 @@ def test_size_is_finite_and_not_negative_whatever_is_counted(sized, moments, sta
     chat.after(5.0, np.zeros(len(WorkRate)))
     for step, rates, inputs in moments:
         assert 0.0 <= chat.after(step, rates, **inputs) < np.inf
-        # Only moments that never were are unknown: work that was late, a burst.
-        assert np.isfinite(np.delete(chat.estimates, [Estimate.LATE_AT, Estimate.BURST_AT])).all()
+        # Only what never was is unknown: work that was late, a burst, a cold start, a fall.
+        never = [Estimate.LATE_AT, Estimate.BURST_AT, Estimate.COLD, Estimate.FELL_AT]
+        assert np.isfinite(np.delete(chat.estimates, never)).all()
         assert not np.isinf(chat.estimates).any()
 
 
