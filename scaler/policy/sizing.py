@@ -57,6 +57,8 @@ from .capacity import (
 
 UNLEARNED_START_S = 120.0  # before a start was measured: an image on the node and some ten gigabytes of weights
 SLOW_S = 60.0  # time constant of work that lasts
+# Of a part of the hold: several together are whole seconds, which the rounding of POSIX seconds must not miss.
+DUST = 1e-6
 LEAST_WORK = 1e-6  # replicas; less is what rounding leaves of past work, and its root, the headroom, is more
 # Error budget and bursts.
 BUDGET_GAIN = 3.0  # stretch per share of the requests of MEMORY_S that missed beyond the budget
@@ -106,8 +108,8 @@ def _largest(estimates: Floats, i: int, size: float, hold: float, now: float) ->
         estimates[i, Estimate.PEAKS_FROM] = now
         for position in range(PEAK_COUNT):
             estimates[i, Estimate.PEAKS + position] = 0.0
-    elif now - began >= part_s:
-        passed = min(int((now - began) / part_s), PEAK_COUNT)
+    elif now - began >= part_s * (1.0 - DUST):
+        passed = min(int((now - began) / part_s + DUST), PEAK_COUNT)
         for position in range(PEAK_COUNT - 1, -1, -1):
             kept = position >= passed
             estimates[i, Estimate.PEAKS + position] = estimates[i, Estimate.PEAKS + position - passed] if kept else 0.0

@@ -35,6 +35,7 @@ from scaler.policy.sizing import (
     BUDGET,
     BUDGET_GAIN,
     DAY_S,
+    DUST,
     FEWEST_REQUESTS,
     LATE_ITL,
     LATE_S,
@@ -80,8 +81,8 @@ class Peaks:
         part = hold / (PEAK_COUNT - 1)
         if isnan(self.began) or self.began > now:
             self.began, self.sizes = now, []
-        elif now - self.began >= part:
-            passed = int((now - self.began) / part)
+        elif now - self.began >= part * (1.0 - DUST):
+            passed = int((now - self.began) / part + DUST)
             self.sizes = [(age + passed, kept) for age, kept in self.sizes if age + passed < PEAK_COUNT]
             self.began = now if passed >= PEAK_COUNT else self.began + passed * part
         self.sizes.append((0, size))
