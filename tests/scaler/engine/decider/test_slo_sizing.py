@@ -125,8 +125,8 @@ class TestArrivingWork:
         # A start that was never measured takes 120 s: what lasts for longer is no burst, for which replicas stay.
         chat.run(120, rate=30.0)
         high = chat.stage.outcome()[0]
-        # The size is held for five starts.
-        assert {replicas for replicas, *_ in chat.run(590, rate=3.0)} == {high}
+        # The size is held for four starts.
+        assert {replicas for replicas, *_ in chat.run(470, rate=3.0)} == {high}
         assert chat.run(300, rate=3.0)[-1][0] == low
 
     def test_traffic_on_eight_engines_needs_what_it_needs_on_one(self, service):
