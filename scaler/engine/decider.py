@@ -310,7 +310,7 @@ class Decider:
         copy_into(named("memory", self._memory._asdict()) | self._latest.columns(), columns, rows, source_rows)
         self._latest.activity.make_sound(rows, now)
         checkpoint.make_sound(self._memory, rows, self._specs, now)
-        self._pending.changed[rows] = True  # the next sweep returns every decision again, as old as it is
+        self._pending.due[rows] = True  # the next sweep returns every decision again, as old as it is
         self._constraints = None  # estimates hold from now on
 
     def state(self, now: float, rows: slice = slice(None)) -> State:

@@ -123,7 +123,8 @@ class PendingDecisions:
     renewable:   the last sweep has other evidence than its Decision.
     unpublished: no Decision of this process is published.
     wanted:      the replicas of the cluster in its Decision; NaN unknown.
-    due:         its brake or sleep state is not that of its Decision. Like `wanted`, others act on it by the Decision.
+    due:         its brake, its sleep state, or what another replica has published may not be that of its Decision. Like
+                 `wanted`, others act on it by the Decision.
     """
 
     def __init__(self, rows: int) -> None:

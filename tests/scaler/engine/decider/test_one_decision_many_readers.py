@@ -175,3 +175,14 @@ def test_brake_that_ends_is_published_by_the_next_sweep(scene, plan, pod, page):
     assert stage.sweep(after=1) == []
     (changed,) = stage.sweep(after=1200 - stage.now)
     assert (changed.replicas, str(changed.reason), changed.evidence.brake) == (3, "serving", None)
+
+
+def test_answer_of_a_followed_leader_is_published_by_the_next_sweep(scene, pod, page):
+    leader, follower, engine = scene(), scene(), pod()
+    for stage, running in ((leader, 40), (follower, 10)):
+        stage.has(pods=[engine], wanted=3)
+        stage.round({engine: page.vllm(waiting=0, running=running)})
+    follower.decider.follow_state(leader.decider.share(None, leader.now), follower.now)
+    assert follower.land(engine, page.vllm(waiting=0, running=40)) == []  # it is the published one already
+    (decision,) = follower.decider.sweep(follower.now + 1)
+    assert decision.replicas == 3
