@@ -201,7 +201,7 @@ class GpuCounter:
             self._touched_nodes.add(claim.node)
 
     def _recount(self, name: str) -> None:
-        """What a node has for pods, of each kind."""
+        """Updates the allocatable GPUs of a node, by kind."""
         if not self._on.get(name, True):
             del self._on[name], self._of_node[name]
         node, counts = self._nodes.get(name), self._of_node.get(name)

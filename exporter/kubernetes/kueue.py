@@ -27,7 +27,7 @@ GATE = "kueue.x-k8s.io/admission"  # the scheduling gate of a pod that is not ad
 
 
 class KueueQuotas(NamedTuple):
-    """What a Kueue in the cluster admits; without queues there is none.
+    """The quotas of Kueue; empty without Kueue in the cluster.
 
     queues:     ClusterQueues by name. local: the ClusterQueue's name of each LocalQueue, by namespace and name.
     models:     the GPU model of each ResourceFlavor that names one.

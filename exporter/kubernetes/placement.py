@@ -24,7 +24,7 @@ _SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "Prio
 
 
 class Taint(NamedTuple):
-    """Of a node; effect: "NoSchedule" or "NoExecute"."""
+    """A taint of a node. effect: "NoSchedule" or "NoExecute"."""
 
     key: str
     value: str
@@ -32,7 +32,7 @@ class Taint(NamedTuple):
 
 
 class Toleration(NamedTuple):
-    """Of a pod. key: "" is any. operator: "Equal" or "Exists". effect: "" is any."""
+    """A toleration of a pod. key: "" is any. operator: "Equal" or "Exists". effect: "" is any."""
 
     key: str
     operator: str

@@ -370,7 +370,7 @@ class Decider:
         its targets are still scraped.
         """
         rows, source_rows = self._pairs(other)
-        touched = (other._pending.changed | other._pending.renewable)[source_rows]
+        pending, before = self._pending, other._pending
         self.take(other.columns(), rows, source_rows)
         self._identities.keep(other._identities.all, rows, source_rows)
         self._latest.adopt(other._latest, rows, source_rows)
@@ -378,8 +378,10 @@ class Decider:
         self._rests.adopt(other._rests, rows, source_rows)
         self._uncounted.adopt(other._uncounted, rows, source_rows)
         same = zip(rows.tolist(), source_rows.tolist(), strict=True)
-        other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
-        self._pending.changed[rows] = touched | np.array(other_orders, dtype=np.bool_)
+        plans = ((self.plans[mine], other.plans[theirs]) for mine, theirs in same)
+        shown = [new.ordered != old.ordered or new.observed != old.observed for new, old in plans]
+        pending.due[rows] = before.due[source_rows] | np.array(shown, dtype=np.bool_)
+        pending.changed[rows] = (before.changed | before.renewable)[source_rows]
 
     def replan(self, plans: Sequence[WorkloadSpec], rows: Rows, fresh: Decider) -> None:
         """Replaces the plans of `rows` in place: the same as `take_over` with all plans, for the price of these rows.

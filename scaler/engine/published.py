@@ -165,7 +165,7 @@ class PendingDecisions:
 
     def go_on(self, other: PendingDecisions, rows: Rows, source_rows: Rows) -> None:
         """The published Decisions of `source_rows` there are those of `rows` here."""
-        for name in ("unpublished", "wanted", "due"):
+        for name in ("unpublished", "wanted"):
             getattr(self, name)[rows] = getattr(other, name)[source_rows]
 
     def built(self, rows: Rows, wanted: Floats) -> None:

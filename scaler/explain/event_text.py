@@ -92,7 +92,7 @@ def _compared(decision: Decision) -> tuple[object, ...]:
 
 
 def _of_sleep(before: Decision, after: Decision) -> EventReason | None:
-    """Of engines whose replica stays: to and from zero is an Event of its own."""
+    """The Event of engines that sleep or wake while their replica stays; going to zero and back has its own."""
     match before.evidence.sleep_tier, after.evidence.sleep_tier:
         case "ready", "asleep":
             return EventReason.ENGINES_ASLEEP

@@ -165,7 +165,7 @@ def _plan_all(
 
 
 class TierInputs(NamedTuple):
-    """What the states are decided by, shape (rows,). Times in POSIX seconds; NaN unknown.
+    """The inputs of a decision of the states, shape (rows,). Times in POSIX seconds; NaN unknown.
 
     enabled:    it has sleep mode.
     after:      seconds idle before sleep; NaN never. earliest: the least that is ever waited for.

@@ -149,7 +149,7 @@ class SupplyTable:
         return bool(self._due)
 
     def supply(self) -> GpuSupply | None:
-        """Of all rows that are filled; None before the first count. The same value while nothing changes."""
+        """The supply of all filled rows; None before the first count. The same value while nothing changes."""
         if self._supply is None and self._use is not None and self._layout is not None and self._rows is not None:
             self._supply = self._rows.supply(self._use, self._layout, self._growth)
         return self._supply

@@ -80,7 +80,7 @@ def test_growth_is_of_the_kind_without_a_model():
 
 
 def quotas_of(found, row):
-    """What each pool of a workload leaves, and what the workload has of it."""
+    """For each pool of a workload: what is left in it, and what the workload has of it."""
     pairs = zip(found.quota[row].tolist(), found.requested[row].tolist(), strict=True)
     return [(found.quotas[pool], own) for pool, own in pairs if pool != NONE]
 

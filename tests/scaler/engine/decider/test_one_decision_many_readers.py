@@ -3,6 +3,7 @@
 import pytest
 
 from exporter.model import WorkloadKey
+from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
 from scaler.policy.overrides import Brake, BrakeWord, WorkloadOverrides
 
@@ -186,3 +187,14 @@ def test_answer_of_a_followed_leader_is_published_by_the_next_sweep(scene, pod, 
     assert follower.land(engine, page.vllm(waiting=0, running=40)) == []  # it is the published one already
     (decision,) = follower.decider.sweep(follower.now + 1)
     assert decision.replicas == 3
+
+
+@pytest.mark.parametrize("change", ["adopt", "take_over"])
+def test_workload_that_is_observed_from_now_on_is_published_by_the_next_sweep(scene, plan, pod, page, change):
+    stage, engine = scene(plan("chat")), pod()
+    stage.has(pods=[engine], wanted=1)
+    stage.round({engine: page.vllm(waiting=0, running=10)})
+    after = Decider([plan("chat", about={"observed": True})], interval_s=5.0, fresh_intervals=3.0)
+    getattr(after, change)(stage.decider)
+    (decision,) = after.sweep(stage.now + 1)
+    assert decision.observed
