@@ -153,8 +153,13 @@ def _begin(
     if halvings > _MOST_HALVINGS:
         decay = 2.0**-halvings
         reference_at[i] = now
-        weights[i] *= np.float32(decay)
-        moments[i, :, :_PEAK] *= decay
+        # Assigned one by one: numba compiles the assignment of an array for 2.7 s.
+        for quantity in range(weights.shape[1]):
+            for bucket in range(weights.shape[2]):
+                weights[i, quantity, bucket] *= np.float32(decay)
+        for quantity in range(moments.shape[1]):
+            for moment in range(_PEAK):
+                moments[i, quantity, moment] *= decay
     periods = np.floor(now / _PEAK_S) - np.floor(added_at[i] / _PEAK_S)
     if periods >= 1.0:
         for quantity in range(moments.shape[1]):
