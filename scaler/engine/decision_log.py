@@ -183,8 +183,9 @@ FEWEST, MOST = 16, 1440
 ENTRY_BYTES = WIDTH * 8
 CHARTED_S = 3600.0
 OFTENEST_S, SELDOMEST_S = 15.0, 450.0
-# Spreads the unchanged workloads' entries evenly over time, whatever their number: 1 / golden ratio.
-_STRIDE = 0.6180339887498949
+# Spreads the unchanged workloads' entries evenly over time, whatever their number: 1 / golden ratio. They are written
+# every few seconds at most: however few there are, to write some takes a millisecond.
+_STRIDE, TOGETHER_S = 0.6180339887498949, 3.0
 
 AT = column_index("when", "at")
 
@@ -277,7 +278,8 @@ class DecisionLog:
         if not self.depth:
             return np.zeros(len(rows), dtype=np.bool_)
         slots, every = self._slot[rows], self.every_s
-        turn = slots * _STRIDE % 1.0
+        turns = np.ceil(every / TOGETHER_S)
+        turn = np.floor(slots * _STRIDE % 1.0 * turns) / turns
         due: Mask = np.floor(now / every + turn) != np.floor(self._noted_at[slots] / every + turn)
         return due
 

@@ -32,9 +32,7 @@ from exporter.model import Floats
 from scaler.columns import Array, Mask, zero_if_unknown
 from scaler.jit import NUMBER, kernel, part
 
-from .capacity import (
-    WorkRate,
-)
+from .capacity import WorkRate
 
 
 class Count(IntEnum):

@@ -27,9 +27,7 @@ from .estimators.keep_warm import DAY_S, KeepWarm, KeepWarmRules, Saving, Stakes
 from .estimators.sleep_plan import SleepConfig, SleepPlans, SleepRules
 from .overrides import ActiveOverride, Brake, OverrideChanges, Overrides, WorkloadOverrides
 from .prices import ReplicaCost
-from .sizing import (
-    UNLEARNED_START_S,
-)
+from .sizing import UNLEARNED_START_S
 
 # A start that takes twice as long as nine of ten did, and a minute, is no slow start but a failing one; the grace is
 # the most that a start which no request waits for any more may cost.
@@ -91,7 +89,7 @@ class ConstraintSource:
         self.starts = Starts(rows)
         self.sleep = SleepPlans(SleepRules.stack(list(sleep) or [None] * rows), self._rules, specs)
         self._gpus, self._replica_hour = np.full((2, rows), np.nan)  # of one replica, as last reported
-        self._saving = Saving(*np.full((2, rows), np.nan))
+        self._at = np.nan  # POSIX seconds of the last call of `at`
         self._stakes = Stakes(*np.full((len(Stakes._fields), rows), np.nan))  # as of the last call of `rest`
 
     def reorder(self, overrides: Sequence[WorkloadOverrides]) -> None:
@@ -109,7 +107,7 @@ class ConstraintSource:
         overrides = self._overrides.at(now, self.starts.times.p90)
         lease = np.minimum(LEASE_STARTS * self.starts.times.p90 + LEASE_MORE_S, self._specs.lease_max)
         expected = self.expected(now)
-        self._saving = self._keep_warm.saving(now)
+        self._at = now
         return Constraints(
             floor=np.where(expected, np.maximum(overrides.floor, 1.0), overrides.floor),
             floor_reason=np.where(expected & ~(overrides.floor > 0.0), WARM, overrides.floor_reason),
@@ -191,8 +189,8 @@ class ConstraintSource:
         return np.where(self._specs.sleeps[rows], begins, np.nan)
 
     def saving(self, rows: Rows) -> Saving:
-        """Savings of the estimates, as of the last call of `at`."""
-        return Saving(*(column[rows] for column in self._saving))
+        """Savings of the estimates, as of the last call of `at`; only readers of the evidence need them."""
+        return self._keep_warm.saving(rows, self._at)
 
     def pauses(self, rows: Rows, since: Floats, now: float) -> RecordedPauses:
         """A copy of the pauses of these workloads, for `further_hour`.

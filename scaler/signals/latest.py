@@ -33,9 +33,7 @@ from exporter.model import (
     WorkloadKey,
 )
 from scaler.columns import Array, Columns, Rows
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from scaler.policy.columns import Readings, Signal
 from scaler.policy.groups import Sharing
 

@@ -22,9 +22,7 @@ from typing import NamedTuple
 
 from exporter.histogram import Split
 from exporter.model import Floats, Quantity
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 
 from .slots import Column
 

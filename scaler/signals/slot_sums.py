@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 from exporter.model import Floats
 from scaler.columns import Mask, Rows
 from scaler.jit import FLOATS, INDICES, NUMBER, kernel, part
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from scaler.policy.columns import Signal
 
 from .queues import Incomplete, WakeSource
-from .slots import ADDED, GATEWAY, GPUS, PODS, WIDTH, Column, Slots
+from .slots import GATEWAY, GPUS, PODS, WIDTH, Column, Slots
 
 # Shares of a GPU are sevenths: a sum of them is off by some 1e-16.
 DUST = 1e-9
@@ -37,7 +35,7 @@ _RATE_COUNT = len(WorkRate)
 # A kernel takes plain numbers.
 _WAITING, _RUNNING, _HELD, _IN_FLIGHT = map(int, (Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGHT))
 _KV_CACHE, _READY, _SLEEPING = int(Column.KV_CACHE), int(Column.READY), int(Column.SLEEPING)
-_OPEN = int(Column.OPEN)
+_OPEN, _ARRIVED = int(Column.OPEN), int(Column.RATES) + int(WorkRate.ARRIVED)
 _GPU_SUM, _GPU_WEIGHT, _GPU_BUSIEST = int(Column.GPU_SUM), int(Column.GPU_WEIGHT), int(Column.GPU_BUSIEST)
 _GPU_PODS, _GPU_BLIND, _GPU_LAG = int(Column.GPU_PODS), int(Column.GPU_BLIND), int(Column.GPU_LAG)
 _GPU_COUNT, _GPU_UTILISED, _GPU_SILENT = int(Column.GPU_COUNT), int(Column.GPU_UTILISED), int(Column.GPU_SILENT)
@@ -226,25 +224,35 @@ def _add_gateway(columns: _Columns, slot: int, to: int, partial: _Partial) -> No
 
 
 @part
-def _left_out(columns: _Columns, slot: int, column: int, shared: bool) -> bool:
-    """Whether a value of a fresh slot is not added up."""
-    if not ADDED[columns.role[slot], column] or np.isnan(columns.values[slot, column]):
-        return True
-    if column == _KV_CACHE:  # a mean over what carries load
-        return bool(columns.leaving[slot] or columns.values[slot, _SLEEPING] > 0.0)
-    if column == _SLEEPING:
-        return bool(columns.leaving[slot])
-    return bool(shared and column == _READY)  # the backends of all that share
+def _add_columns(columns: _Columns, slot: int, first: int, end: int, factor: float, to: int, partial: _Partial) -> None:
+    """Adds the columns from `first` to `end`, times `factor`, without branches: nine of ten are rates of engines."""
+    for column in range(first, end):
+        value = columns.values[slot, column]
+        known = not np.isnan(value)
+        partial.sums[to, column] += value * factor if known else 0.0
+        partial.present[to, column] += 1.0 if known else 0.0
 
 
 @part
-def _add_columns(columns: _Columns, slot: int, share: float, to: int, partial: _Partial) -> None:
-    shared = columns.role[slot] == GATEWAY and not np.isnan(share)
-    for column in range(WIDTH):
-        if not _left_out(columns, slot, column, shared):
-            value = columns.values[slot, column]
-            partial.sums[to, column] += value * share if shared else value
-            partial.present[to, column] += 1.0
+def _add_pod_columns(columns: _Columns, slot: int, to: int, partial: _Partial) -> None:
+    _add_columns(columns, slot, _WAITING, _HELD + 1, 1.0, to, partial)
+    _add_columns(columns, slot, _UNCOUNTED, WIDTH, 1.0, to, partial)
+    if columns.leaving[slot]:
+        return
+    _add_columns(columns, slot, _SLEEPING, _SLEEPING + 1, 1.0, to, partial)
+    if not columns.values[slot, _SLEEPING] > 0.0:  # a mean over what carries load
+        _add_columns(columns, slot, _KV_CACHE, _KV_CACHE + 1, 1.0, to, partial)
+
+
+@part
+def _add_gateway_columns(columns: _Columns, slot: int, share: float, to: int, partial: _Partial) -> None:
+    shared = not np.isnan(share)
+    factor = share if shared else 1.0
+    _add_columns(columns, slot, _WAITING, _HELD + 1, factor, to, partial)
+    if not shared:  # else they are the backends of all that share
+        _add_columns(columns, slot, _READY, _READY + 1, 1.0, to, partial)
+    _add_columns(columns, slot, _IN_FLIGHT, _OPEN + 1, factor, to, partial)
+    _add_columns(columns, slot, _ARRIVED, _ARRIVED + 1, factor, to, partial)
 
 
 @part
@@ -257,14 +265,17 @@ def _add_fresh(columns: _Columns, slot: int, wanted: float, share: float, to: in
             return
         if not leaving:
             _add_pod(columns, slot, to, partial)
+        _add_pod_columns(columns, slot, to, partial)
     elif role == GATEWAY:
         _add_gateway(columns, slot, to, partial)
+        _add_gateway_columns(columns, slot, share, to, partial)
     else:
+        _add_columns(columns, slot, _GPU_SUM, _GPU_BUSIEST, 1.0, to, partial)
+        _add_columns(columns, slot, _GPU_BUSIEST + 1, _GPU_LAG, 1.0, to, partial)
         partial.busiest[to] = np.fmax(partial.busiest[to], columns.values[slot, _GPU_BUSIEST])
     lower_bound = _PARTIAL_COUNTERS | _PARTIAL_IN_HAND if leaving else _PARTIAL_COUNTERS
     if role != GPUS and columns.incomplete[slot] & lower_bound:
         partial.counts[to, _UNPROVEN] += 1.0
-    _add_columns(columns, slot, share, to, partial)
 
 
 @part

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats, Quantity, Role
 from scaler.columns import Mask, Rows
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 
 from .gpu_usage import USAGE_WIDTH
 
@@ -119,15 +117,6 @@ class Slots:
 
 ROLE_CODE = {role: code for code, role in enumerate(Role)}
 PODS, GATEWAY, GPUS = ROLE_CODE[Role.PODS], ROLE_CODE[Role.GATEWAY], ROLE_CODE[Role.GPUS]
-
-# The columns of a fresh slot that are added up: ADDED[role, column].
-ADDED = np.zeros((len(Role), WIDTH), dtype=np.bool_)
-ADDED[PODS, [Column.WAITING, Column.RUNNING, Column.HELD, Column.KV_CACHE, Column.SLEEPING]] = True
-ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY, Column.IN_FLIGHT, Column.OPEN]] = True
-ADDED[PODS, Column.UNCOUNTED :] = True
-ADDED[GATEWAY, Column.RATES + WorkRate.ARRIVED] = True
-ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
-ADDED[GPUS, Column.GPU_BUSIEST] = False
 
 
 def sum_present(parts: Floats) -> Floats:

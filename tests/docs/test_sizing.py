@@ -6,9 +6,7 @@ from fractions import Fraction
 import pytest
 
 from scaler.policy import capacity, sizing
-from scaler.policy.capacity import (
-    Estimate,
-)
+from scaler.policy.capacity import Estimate
 from tests.docs.pages import text_of
 
 PAGE = text_of("docs/explanation/sizing.md")

@@ -32,9 +32,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
+from scaler.jit import FLOATS, NUMBER, kernel
 
 from ..attainment import BUDGET
 from .idle_time import IdleEnds
@@ -77,6 +79,45 @@ _WEIGHTS = _weights()
 def part_of_day(at: Floats | float) -> Rows:
     """The part of the day of POSIX seconds."""
     return np.asarray(np.mod(at, DAY_S) / DAY_S * PARTS, dtype=np.int64) % PARTS
+
+
+_SERIES, _TABLE = types.Array(types.float64, 1, "C"), types.Array(types.float64, 2, "C")
+_MASK = types.Array(types.bool_, 1, "C", readonly=True)
+
+
+@kernel(types.void(_SERIES, _TABLE, _TABLE, _SERIES, _SERIES, _MASK, FLOATS, FLOATS, NUMBER))
+def _price(
+    account: Floats,
+    means: Floats,
+    samples: Floats,
+    since: Floats,
+    clients: Floats,
+    resting: Mask,
+    start: Floats,
+    weights: Floats,
+    now: float,
+) -> None:
+    """Bounds the accounts and prices the next cold starts. weights: of the parts of the day, shape (PARTS,).
+
+    Before a pause has ended, a start delays the mean rate times its length: the account has BUDGET of all requests.
+    """
+    for i in range(account.shape[0]):
+        number = requests = near = near_requests = 0.0
+        for part in range(weights.shape[0]):
+            number += samples[i, part]
+            requests += samples[i, part] * means[i, part]
+            near += samples[i, part] * weights[part]
+            near_requests += samples[i, part] * weights[part] * means[i, part]
+        if number > 0.0:
+            bound = MOST_STARTS * max(requests / number, 1.0)
+            account[i] = min(max(account[i], -bound), bound)
+            delayed = max(near_requests / near, 1.0)
+        else:
+            elapsed = now - since[i]
+            delayed = np.maximum(account[i] / BUDGET * start[i] / elapsed, 1.0) if elapsed > 0.0 else np.nan
+        if not (resting[i] and np.isfinite(clients[i])):
+            covered = np.maximum(account[i] / delayed, 0.0)
+            clients[i] = 2.0 ** np.rint(np.log2((delayed + 1.0) / 2.0) - covered)
 
 
 class ErrorBudget:
@@ -153,22 +194,9 @@ class ErrorBudget:
 
         resting: workloads of which it stays as it was. start: as for `observe`.
         """
-        overall = self._delayed(self.samples, start, now)
-        bound = np.where(self.samples.any(axis=1), MOST_STARTS * overall, np.inf)
-        np.clip(self.account, -bound, bound, out=self.account)
-        delayed = self._delayed(self.samples * _WEIGHTS[part_of_day(now)], start, now)
-        clients = 2.0 ** np.round(np.log2((delayed + 1.0) / 2.0) - np.maximum(self.account / delayed, 0.0))
-        self.clients = np.where(resting & np.isfinite(self.clients), self.clients, clients)
+        columns = (self.account, self.means, self.samples, self.since, self.clients)
+        _price(*columns, resting, start, _WEIGHTS[part_of_day(now)], now)
         return self.clients
-
-    def _delayed(self, weights: Floats, start: Floats, now: float) -> Floats:
-        """Requests that a start delays, 1 or more. weights: of the parts of the day, shape (rows, PARTS).
-
-        Before a pause has ended, the mean rate times a start: the account holds BUDGET of all requests so far.
-        """
-        total, elapsed = weights.sum(axis=1), now - self.since
-        requests = np.where(total > 0.0, (weights * self.means).sum(axis=1), self.account / BUDGET * start)
-        return np.maximum(requests / np.where(total > 0.0, total, np.where(elapsed > 0.0, elapsed, np.nan)), 1.0)
 
     @property
     def starts_covered(self) -> Floats:

@@ -209,10 +209,10 @@ class KeepWarm:
         rested = now - idle_since
         return np.asarray((rested >= self.schedule.prewarm_from) & (rested < self.schedule.prewarm_until))
 
-    def saving(self, now: float) -> Saving:
-        """The measured saving of all workloads. Rests in the last half-life count most."""
-        fills = decayed_time(now - self._opened, self._half_life)
-        per_day = self._account * (self._faded(np.arange(len(self._at)), now) / fills * DAY_S)[:, None]
+    def saving(self, rows: Rows, now: float) -> Saving:
+        """The measured savings of these workloads. Rests in the last half-life count most."""
+        fills = decayed_time(now - self._opened[rows], self._half_life)
+        per_day = self._account[rows] * (self._faded(rows, now) / fills * DAY_S)[:, None]
         return Saving(per_day[:, 1] - per_day[:, 0], per_day[:, 3] - per_day[:, 2])
 
     def columns(self) -> dict[str, Array]:

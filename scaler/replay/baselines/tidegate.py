@@ -34,9 +34,7 @@ from scaler.policy.estimators.idle_time import BLIND_S
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
 from scaler.policy.prices import ReplicaCost
-from scaler.policy.sizing import (
-    UNLEARNED_START_S,
-)
+from scaler.policy.sizing import UNLEARNED_START_S
 from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 

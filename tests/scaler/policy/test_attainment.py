@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from scaler.policy import attainment
 from scaler.policy.attainment import DAYS, HOUR, SLOTS, WIDTH, WINDOWS, attained, blank, update
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from tests.budget import examples
 
 START = 1.7e9 - 1.7e9 % DAYS.slot_s  # a slot of both windows begins

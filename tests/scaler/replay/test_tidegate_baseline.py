@@ -13,9 +13,7 @@ from exporter.model import ReplicaCount, Role, Target, WorkloadKey
 from exporter.scrape.request import read
 from exporter.textformat import Scanner
 from scaler.engine.decider import Decider
-from scaler.policy.capacity import (
-    Estimate,
-)
+from scaler.policy.capacity import Estimate
 from scaler.policy.columns import Signal, Spec
 from scaler.replay.baselines import tidegate
 from scaler.replay.columns import FIRSTS, READ_TOKENS, TPOT, TPOT_BOUNDS, TTFT, TTFT_BOUNDS

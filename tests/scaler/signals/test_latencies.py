@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from exporter.attribution import owners_by_name
 from exporter.histogram import Split
 from exporter.model import Role, Target, WorkloadKey
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from scaler.signals import rates
 from scaler.signals.latest import LatestSamples, TargetRules
 from scaler.signals.rates import SloSplits

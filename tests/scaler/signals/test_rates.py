@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.attribution import owners_by_name
 from exporter.model import Quantity, Role, Target, WorkloadKey
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from scaler.signals import rates
 from scaler.signals.latest import LatestSamples, TargetRules
 from scaler.signals.slots import WIDTH, WORK_WIDTH, Column

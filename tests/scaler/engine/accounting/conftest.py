@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from scaler.engine.accounting import Circumstances
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from scaler.policy.columns import Readings, Signal
 from scaler.signals.aggregate import Aggregate, HeldGpus, VisibleGpus
 

@@ -59,7 +59,7 @@ def test_constant_holds_until_a_start_was_measured():
     rested = Rested(UNKNOWN)(*[HOUR] * 100)
     assert rested.schedule.keep_warm == 300.0
     assert np.isnan(rested.schedule.prewarm_from)
-    assert np.isnan(rested.keep_warm.saving(rested.now).money[0])
+    assert np.isnan(rested.keep_warm.saving(ROW, rested.now).money[0])
 
 
 def test_young_estimate_is_the_break_even():
@@ -193,7 +193,7 @@ def test_saving_is_the_cost_that_was_avoided():
     # 24 rests of an hour less a second a day, for ten weeks. The constant of 5 min costs 300 + 75 s of GPU and 75 s of
     # waiting each time. Once learned, little more than the start is paid.
     rested = Rested()(*[HOUR - 1.0] * 24 * 70)
-    saving = rested.keep_warm.saving(rested.now)
+    saving = rested.keep_warm.saving(ROW, rested.now)
     up = costs.up_seconds(np.array([HOUR - 1.0]), rested.keep_warm.schedule, CHAT)[0]
     assert saving.gpu_seconds[0] == pytest.approx(24 * (375.0 - up), rel=0.02)
     paid = costs.cost(np.array([HOUR - 1.0]), rested.keep_warm.schedule, CHAT)[0]
@@ -210,7 +210,7 @@ def test_estimates_survive_a_restart():
     rested(51 * MINUTE)
     again(51 * MINUTE)
     assert again.schedule == rested.schedule
-    assert again.keep_warm.saving(again.now) == rested.keep_warm.saving(rested.now)
+    assert again.keep_warm.saving(ROW, again.now) == rested.keep_warm.saving(ROW, rested.now)
 
 
 def test_invalid_values_in_a_state_change_no_other_workload():

@@ -13,9 +13,7 @@ from scaler.policy.capacity import (
     DEFAULTS,
     Estimate,
 )
-from scaler.policy.sizing import (
-    MEMORY_S,
-)
+from scaler.policy.sizing import MEMORY_S
 from tests.budget import examples
 
 START_S, HOLD_S = 75.0, 375.0

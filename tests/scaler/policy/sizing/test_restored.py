@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.policy import capacity
-from scaler.policy.capacity import (
-    Estimate,
-)
+from scaler.policy.capacity import Estimate
 from tests.budget import examples
 
 BLANK = capacity.blank(1)

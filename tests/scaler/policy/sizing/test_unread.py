@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.capacity import (
-    Estimate,
-)
+from scaler.policy.capacity import Estimate
 from tests.budget import examples
 
 RATES = st.floats(-10.0, 100.0)

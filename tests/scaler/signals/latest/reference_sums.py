@@ -2,16 +2,21 @@
 
 import numpy as np
 
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from scaler.signals.queues import Incomplete, WakeSource
 from scaler.signals.slot_sums import DUST, SlotFlags, SlotSums
-from scaler.signals.slots import ADDED, GATEWAY, GPUS, PODS, Column
+from scaler.signals.slots import GATEWAY, GPUS, PODS, WIDTH, Column
 
 QUEUES = [Column.WAITING, Column.RUNNING, Column.HELD]
 IN_HAND = [*QUEUES, Column.IN_FLIGHT]
 OF_GATEWAY = [*IN_HAND, Column.OPEN]
+# What of a fresh slot is added up: ADDED[role, column].
+ADDED = np.zeros((3, WIDTH), dtype=np.bool_)
+ADDED[PODS, [*QUEUES, Column.KV_CACHE, Column.SLEEPING]] = True
+ADDED[PODS, Column.UNCOUNTED :] = True
+ADDED[GATEWAY, [*OF_GATEWAY, Column.READY, Column.RATES + WorkRate.ARRIVED]] = True
+ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
+ADDED[GPUS, Column.GPU_BUSIEST] = False
 GPU_COUNTS = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_LOST, Column.GPU_PARTS]
 
 

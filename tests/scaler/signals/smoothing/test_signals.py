@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.capacity import (
-    WorkRate,
-)
+from scaler.policy.capacity import WorkRate
 from scaler.policy.columns import Readings, Signal
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.smoothing import HalfLives, Smoother
