@@ -52,6 +52,7 @@ Post: TypeAlias = Callable[[str, Credentials, float], Awaitable[HttpResponse | F
 # The call, how long it took in seconds, and why it failed; None if it did not.
 OnResult: TypeAlias = Callable[[EngineCall, float, Failure | None], None]
 
+CALL_S = 60.0  # of a call without a configured timeout: the default of `sleep_mode.timeout`
 _QUERIES = {Action.SLEEP: "level=1&mode=wait", Action.WAKE_UP: ""}
 _FIRST_RETRY_S = {Action.SLEEP: 5.0, Action.WAKE_UP: 0.5}
 _LAST_RETRY_S = {Action.SLEEP: 600.0, Action.WAKE_UP: 5.0}

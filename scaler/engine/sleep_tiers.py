@@ -27,7 +27,7 @@ from scaler.signals.aggregate import Aggregate
 from scaler.signals.latest import LatestSamples
 from scaler.workloads.spec import WorkloadSpec
 
-from .engine_calls import Action, EngineCall
+from .engine_calls import CALL_S, Action, EngineCall
 
 
 class SleepTiers:
@@ -58,10 +58,10 @@ class SleepTiers:
         self, rows: Rows, decided: Decided, totals: Aggregate, standing: Constraints, now: float, *, raise_only: bool
     ) -> Rows:
         """Decides the states of `rows`. Returns those that have changed. standing: the constraints of `rows`."""
-        if not self.any:
+        if not self.any and not self._memory.owed.any():
             return rows[:0]
         tier = self._memory.tier[rows]
-        concerned = ~np.isnan(self._plans.rules.share[rows]) | (tier != NOT_YET)
+        concerned = ~np.isnan(self._plans.rules.share[rows]) | (tier != NOT_YET) | self._memory.owed[rows]
         if raise_only:  # what is ready, with engines that are awake, cannot rise
             concerned &= (tier != READY) | (totals.sleeping > 0.0) | ~np.isnan(self._called_at[rows])
         places = np.flatnonzero(concerned)
@@ -74,7 +74,7 @@ class SleepTiers:
         for column, new in zip(self._memory, after, strict=True):
             column[mine] = new
         sleeps = (after.tier == ASLEEP) & (inputs.sleeping < inputs.engines)
-        self._due[mine] = (sleeps | after.wakes) & ~np.isnan(self._plans.rules.timeout[mine])
+        self._due[mine] = (sleeps & inputs.calls) | (after.wakes & (inputs.calls | after.owed))
         changed: Rows = mine[after.tier != before.tier]
         return changed
 
@@ -99,6 +99,7 @@ class SleepTiers:
         rules = self._plans.rules
         return TierInputs(
             enabled=~np.isnan(rules.share[mine]),
+            calls=~np.isnan(rules.timeout[mine]),
             after=self._plans.plan.after[mine],
             earliest=np.nan_to_num(rules.earliest[mine]),
             **{name: column[places] for name, column in columns.items()},
@@ -120,7 +121,8 @@ class SleepTiers:
 
     def _calls_of(self, row: int) -> Iterator[EngineCall]:
         action = Action.WAKE_UP if self._memory.wakes[row] else Action.SLEEP
-        timeout_s = float(self._plans.rules.timeout[row])
+        configured = float(self._plans.rules.timeout[row])
+        timeout_s = CALL_S if isnan(configured) else configured
         for target, sleeps, at in self._latest.engines(row):
             if sleeps == (action is Action.WAKE_UP):
                 yield EngineCall(self._latest.sources[row].workload, target, action, at, timeout_s)
@@ -181,6 +183,6 @@ class SleepTiers:
         """Copies state from `columns[source_rows]` into `rows`, pairwise; an impossible state is none."""
         copy_into(self.columns(), columns, rows, source_rows)
         memory = self._memory
-        wrong = rows[~((memory.tier[rows] >= READY) & (memory.tier[rows] < len(TIERS)))]
+        wrong = rows[~((memory.tier[rows] >= NOT_YET) & (memory.tier[rows] < len(TIERS)))]
         for column, blank in zip(memory, TierMemory.blank(1), strict=True):
             column[wrong] = blank[0]

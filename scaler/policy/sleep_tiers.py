@@ -25,7 +25,8 @@ An engine that keeps its GPU for itself costs as much asleep as ready: F then ha
 request. Unknown is never asleep, and wakes nobody: without readings a state stays. What sleeps is woken by demand, by a
 floor, or by its group, at once; neither the clock nor a price wakes it, because a wake without a request is a cost
 without a use. A busy GPU is no demand here: to copy the weights out and back is work of the GPU. An engine that others
-have put to sleep or woken is taken as found.
+have put to sleep or woken is taken as found. One that Tidegate's own calls keep asleep is woken if the configuration
+takes its sleep mode or its calls away: nobody else would wake it for a request.
 
 Worked example: a second ready costs 1, asleep 0.1, a wake of 2 s 26, a start of 75 s 975. By the envelope it sleeps
 after 26 / 0.9 = 29 s, and is at zero after (975 - 26) / 0.1 = 9490 s; without sleep mode it would be after 975 s.
@@ -167,7 +168,7 @@ def _plan_all(
 class TierInputs(NamedTuple):
     """The inputs of a decision of the states, shape (rows,). Times in POSIX seconds; NaN unknown.
 
-    enabled:    it has sleep mode.
+    enabled:    it has sleep mode. calls: Tidegate itself calls its engines.
     after:      seconds idle before sleep; NaN never. earliest: the least that is ever waited for.
     replicas, active, reason: the decision.
     idle_since: proven idle since.
@@ -179,6 +180,7 @@ class TierInputs(NamedTuple):
     """
 
     enabled: Bools
+    calls: Bools
     after: Floats
     earliest: Floats
     replicas: Floats
@@ -201,20 +203,21 @@ class TierMemory(NamedTuple):
     since: POSIX seconds.
     slept: all of its engines were found asleep since then.
     wakes: its engines are to be woken.
+    owed:  Tidegate's own calls keep its engines asleep: it owes them a wake.
     """
 
     tier: Ints
     since: Floats
     slept: Bools
     wakes: Bools
+    owed: Bools
 
     @classmethod
     def blank(cls, rows: int) -> TierMemory:
         return cls(
             np.full(rows, NOT_YET, dtype=np.int64),
             np.full(rows, np.nan),
-            np.zeros(rows, dtype=np.bool_),
-            np.zeros(rows, dtype=np.bool_),
+            *np.zeros((3, rows), dtype=np.bool_),
         )
 
 
@@ -245,7 +248,15 @@ def _next_tier(inputs: TierInputs, i: int, tier: int, since: float, slept: bool,
 
 
 def _blank_inputs() -> TierInputs:
-    kinds = {"enabled": bool, "active": bool, "shows_next": bool, "wanted_up": bool, "stays_up": bool, "reason": int}
+    kinds = {
+        "enabled": bool,
+        "calls": bool,
+        "active": bool,
+        "shows_next": bool,
+        "wanted_up": bool,
+        "stays_up": bool,
+        "reason": int,
+    }
     return TierInputs(**{name: np.zeros(0, dtype=kinds.get(name, float)) for name in TierInputs._fields})
 
 
@@ -253,8 +264,12 @@ def _blank_inputs() -> TierInputs:
 def _decide_all(inputs: TierInputs, memory: TierMemory, now: float, raise_only: bool) -> None:
     for i in range(memory.tier.shape[0]):
         before = memory.tier[i]
+        sleeps, awake = inputs.sleeping[i] > 0.0, inputs.engines[i] > 0.0 and inputs.sleeping[i] == 0.0
+        memory.owed[i] = memory.owed[i] and not awake
+        # Nobody else would wake for a request what Tidegate does not call any more.
+        abandoned = memory.owed[i] and not inputs.calls[i] and sleeps
         if not inputs.enabled[i]:
-            memory.tier[i], memory.since[i], memory.slept[i], memory.wakes[i] = NOT_YET, np.nan, False, False
+            memory.tier[i], memory.since[i], memory.slept[i], memory.wakes[i] = NOT_YET, np.nan, False, abandoned
             continue
         tier = _next_tier(inputs, i, before, memory.since[i], memory.slept[i], now, raise_only)
         called = inputs.in_hand[i] > 0.0 or inputs.wanted_up[i] or inputs.active_at[i] > memory.since[i]
@@ -263,7 +278,8 @@ def _decide_all(inputs: TierInputs, memory: TierMemory, now: float, raise_only: 
             memory.since[i] = np.nan if before == NOT_YET and tier == READY else now
             memory.slept[i] = False
         # What wakes by itself is left alone: nobody called it.
-        memory.wakes[i] = tier == READY and inputs.sleeping[i] > 0.0 and (memory.wakes[i] or called)
+        memory.wakes[i] = (tier == READY and sleeps and (memory.wakes[i] or called)) or abandoned
+        memory.owed[i] = memory.owed[i] or (tier == ASLEEP and inputs.calls[i])
         if tier == ASLEEP and inputs.engines[i] > 0.0 and inputs.sleeping[i] >= inputs.engines[i]:
             memory.slept[i] = True
         memory.tier[i] = tier

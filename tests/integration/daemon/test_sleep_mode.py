@@ -101,6 +101,20 @@ async def test_restart_finds_the_engine_asleep_and_calls_nothing(daemon, vllm):
     assert vllm.calls == ["sleep", "wake_up"]
 
 
+async def test_engine_asleep_by_calls_is_woken_once_when_the_configuration_has_no_sleep_mode_any_more(
+    daemon, vllm, tmp_path
+):
+    state = f'state: {{directory: "{tmp_path}", interval: 1s}}'
+    async with daemon(workload(vllm), state) as running:
+        await until_tier(running, "asleep", replicas_sleeping=1)
+    without = "".join(line for line in workload(vllm).splitlines(keepends=True) if "sleep_mode" not in line)
+    async with daemon(without, state) as running:
+        await until(lambda: asyncio.sleep(0, vllm.awake), bool)
+        found = await until(lambda: evidence(running), lambda found: found["replicas_sleeping"] == 0)
+        assert found["sleep_tier"] is None
+    assert vllm.calls == ["sleep", "wake_up"]
+
+
 async def test_engine_that_wakes_by_itself_is_left_awake_for_its_time(daemon, vllm):
     async with daemon(workload(vllm)) as running:
         await until_tier(running, "asleep", replicas_sleeping=1)

@@ -105,12 +105,12 @@ def test_sleep_pays_before_a_time_of_zero_that_is_configured():
 
 NOW = 10_000.0
 IDLE = {
-    "enabled": True, "after": 60.0, "earliest": 15.0, "replicas": 1.0, "active": True, "reason": WARM,
+    "enabled": True, "calls": False, "after": 60.0, "earliest": 15.0, "replicas": 1.0, "active": True, "reason": WARM,
     "idle_since": NOW - 100.0, "active_at": NOW - 100.0, "in_hand": 0.0, "shows_next": True, "engines": 2.0,
     "sleeping": 0.0, "wanted_up": False, "stays_up": False,
 }  # fmt: skip
-BEFORE = {"tier": READY, "since": NOW - 5000.0, "slept": False, "wakes": False}
-SLEEPS = {"tier": ASLEEP, "since": NOW - 40.0, "slept": True, "wakes": False}
+BEFORE = {"tier": READY, "since": NOW - 5000.0, "slept": False, "wakes": False, "owed": False}
+SLEEPS = {"tier": ASLEEP, "since": NOW - 40.0, "slept": True, "wakes": False, "owed": False}
 ALL_DOWN = {"sleeping": 2.0}
 
 
@@ -123,7 +123,7 @@ def after_step(before=BEFORE, *, raise_only=False, **changed):
 
 
 def test_proven_idleness_for_its_time_leads_to_sleep():
-    assert after_step() == (ASLEEP, NOW, False, False)
+    assert after_step() == (ASLEEP, NOW, False, False, False)
     assert after_step(idle_since=NOW - 59.0).tier == READY
     assert after_step({**BEFORE, "since": NOW - 59.0}).tier == READY
     assert after_step(after=np.nan).tier == READY
@@ -151,7 +151,7 @@ def test_arrival_between_two_sweeps_puts_nothing_to_sleep():
 @pytest.mark.parametrize("change", [{"in_hand": 1.0}, {"wanted_up": True}, {"active_at": NOW - 1.0}], ids=str)
 def test_demand_or_a_floor_wakes_what_sleeps_and_the_wake_stays_due_until_it_is_done(change):
     woken = after_step(SLEEPS, **ALL_DOWN, **change)
-    assert woken == (READY, NOW, False, True)
+    assert woken == (READY, NOW, False, True, False)
     # The request is gone; one of the engines still sleeps.
     assert after_step({**BEFORE, "since": NOW - 1.0, "wakes": True}, sleeping=1.0).wakes
     assert not after_step({**BEFORE, "since": NOW - 1.0, "wakes": True}).wakes
@@ -170,9 +170,30 @@ def test_zero_follows_sleep_and_a_start_is_ready():
 
 
 def test_engine_that_wakes_by_itself_makes_the_workload_ready_and_is_not_called():
-    assert after_step(SLEEPS, sleeping=1.0) == (READY, NOW, False, False)
+    assert after_step(SLEEPS, sleeping=1.0) == (READY, NOW, False, False, False)
     # Before all of them were found asleep, one that is awake has not followed yet.
     assert after_step({**SLEEPS, "slept": False}, sleeping=1.0).tier == ASLEEP
+
+
+GONE = pytest.mark.parametrize("gone", [{"enabled": False}, {"calls": False}], ids=str)
+
+
+@GONE
+def test_engine_that_calls_put_to_sleep_is_woken_when_its_sleep_mode_or_its_calls_are_taken_away(gone):
+    asleep = after_step(calls=True)._asdict()
+    assert (asleep["tier"], asleep["owed"]) == (ASLEEP, True)
+    abandoned = after_step({**asleep, "slept": True}, **{"calls": False, **ALL_DOWN, **gone})
+    assert (abandoned.wakes, abandoned.owed) == (True, True)
+    # One of two is awake: the other is still to be woken. Unknown is no proof that it is.
+    assert after_step(abandoned._asdict(), **{"calls": False, "sleeping": 1.0, **gone}).wakes
+    assert after_step(abandoned._asdict(), **{"calls": False, "sleeping": np.nan, **gone}).owed
+    done = after_step(abandoned._asdict(), **{"calls": False, **gone})
+    assert (done.wakes, done.owed) == (False, False)
+
+
+@GONE
+def test_engine_that_others_put_to_sleep_is_not_woken_for_that(gone):
+    assert not after_step(SLEEPS, **{"calls": False, **ALL_DOWN, **gone}).wakes
 
 
 def test_workload_without_sleep_mode_has_no_state():
@@ -186,7 +207,8 @@ moment = st.sampled_from([np.nan, NOW - 500.0, NOW - 50.0, NOW - 1.0, NOW])
 @given(
     st.fixed_dictionaries(
         {
-            "enabled": st.just(True), "after": st.sampled_from([np.nan, 15.0, 60.0]), "earliest": st.just(15.0),
+            "enabled": st.booleans(), "calls": st.booleans(),
+            "after": st.sampled_from([np.nan, 15.0, 60.0]), "earliest": st.just(15.0),
             "replicas": number, "active": st.booleans(), "reason": st.integers(0, len(REASONS) - 1),
             "idle_since": moment, "active_at": moment, "in_hand": st.sampled_from([0.0, 1.0]),
             "shows_next": st.booleans(), "engines": number, "sleeping": number, "wanted_up": st.booleans(),
@@ -194,12 +216,17 @@ moment = st.sampled_from([np.nan, NOW - 500.0, NOW - 50.0, NOW - 1.0, NOW])
         }
     ),
     st.fixed_dictionaries(
-        {"tier": st.integers(NOT_YET, ZERO), "since": moment, "slept": st.booleans(), "wakes": st.booleans()}
+        {
+            "tier": st.integers(NOT_YET, ZERO), "since": moment, "slept": st.booleans(), "wakes": st.booleans(),
+            "owed": st.booleans(),
+        }
     ),
     st.booleans(),
 )  # fmt: skip
 @settings(max_examples=examples(400), deadline=None)
-def test_what_is_put_to_sleep_is_proven_idle_and_what_is_called_has_demand(inputs, before, raise_only):
+def test_what_is_put_to_sleep_is_proven_idle_and_what_is_called_has_demand_or_was_put_to_sleep_by_calls(
+    inputs, before, raise_only
+):
     after = after_step(before, raise_only=raise_only, **inputs)
     falls_asleep = after.tier == ASLEEP and before["tier"] in (READY, ZERO)
     if falls_asleep:
@@ -211,5 +238,6 @@ def test_what_is_put_to_sleep_is_proven_idle_and_what_is_called_has_demand(input
     assert not (after.tier == ASLEEP and inputs["in_hand"] > 0.0)
     if after.wakes and not before["wakes"]:
         active = inputs["active_at"] > before["since"]
-        assert inputs["in_hand"] > 0.0 or inputs["wanted_up"] or active
+        abandoned = before["owed"] and not inputs["calls"]
+        assert inputs["in_hand"] > 0.0 or inputs["wanted_up"] or active or abandoned
         assert inputs["sleeping"] > 0.0
