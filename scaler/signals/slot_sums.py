@@ -228,9 +228,9 @@ def _add_columns(columns: _Columns, slot: int, first: int, end: int, factor: flo
     """Adds the columns from `first` to `end`, times `factor`, without branches: nine of ten are rates of engines."""
     for column in range(first, end):
         value = columns.values[slot, column]
-        known = not np.isnan(value)
-        partial.sums[to, column] += value * factor if known else 0.0
-        partial.present[to, column] += 1.0 if known else 0.0
+        shown = not np.isnan(value)
+        partial.sums[to, column] += value * factor if shown else 0.0
+        partial.present[to, column] += 1.0 if shown else 0.0
 
 
 @part
