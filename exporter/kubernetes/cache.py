@@ -127,27 +127,36 @@ class Cluster:
     # Updates, by the reflector. `now`: POSIX seconds.
 
     def parse(self, resource: Resource, documents: Sequence[Mapping[str, Any]]) -> list[ParsedObject]:
-        """The records of a part of a list, for `replace_parsed`. Changes nothing yet."""
+        """The records of a part of a list, for `replacing`. Changes nothing yet."""
         return [_parsed(resource, document) for document in documents]
 
     def replace(
         self, resource: Resource, namespace: str | None, documents: Sequence[Mapping[str, Any]], now: float
     ) -> None:
         """Make these the only objects in that namespace (None: in all). A malformed one keeps its last record."""
-        self.replace_parsed(resource, namespace, self.parse(resource, documents), now)
+        for _ in self.replacing(resource, namespace, self.parse(resource, documents), now):
+            pass
 
-    def replace_parsed(
+    def replacing(
         self, resource: Resource, namespace: str | None, objects: Sequence[ParsedObject], now: float
-    ) -> None:
+    ) -> Iterator[None]:
+        """As `replace`, in parts of MANY objects: 10,000 pods take 0.3 s. What is gone is removed last.
+
+        Between two parts some objects are of the list and some older, as between two events of a watch; a resource that
+        is listed for the first time is not synced before the end.
+        """
+        gone = self._records.refs(resource.kind, namespace)
+        for begin in range(0, len(objects), MANY):
+            with self._updating(resource, now):
+                for ref, record in objects[begin : begin + MANY]:
+                    if ref is not None:
+                        gone.discard(ref)
+                    if ref is None or record is None:
+                        self.malformed[resource.name] += 1
+                    else:
+                        self._records.keep(ref, record)
+            yield
         with self._updating(resource, now):
-            gone = self._records.refs(resource.kind, namespace)
-            for ref, record in objects:
-                if ref is not None:
-                    gone.discard(ref)
-                if ref is None or record is None:
-                    self.malformed[resource.name] += 1
-                else:
-                    self._records.keep(ref, record)
             for ref in gone:
                 self._records.keep(ref, None)
             self._sync_state.mark_listed(resource, namespace, now)

@@ -120,7 +120,8 @@ class Reflector:
             # All pages are of one version. If a server violates that, the oldest version misses nothing.
             _, after, more = await self._page(after)
             objects += more
-        self.cluster.replace_parsed(self.resource, self.namespace, objects, self.clock.now())
+        for _ in self.cluster.replacing(self.resource, self.namespace, objects, self.clock.now()):
+            await asyncio.sleep(0)  # others have their turn
         self._mark_current()
         return version
 

@@ -1,6 +1,6 @@
 """A resource is known from its first full list until a silence is too long."""
 
-from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.cache import MANY, Cluster
 from exporter.kubernetes.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, ROLLOUTS, SLICES
 from exporter.model import PodKey
 from tests.fakes import objects as api
@@ -25,6 +25,29 @@ def test_pods_of_a_target_are_unknown_until_the_kinds_between_are_listed(ref):
     cluster.replace(REPLICASETS, None, [], T0)
     assert cluster.pods_of(ref("Deployment", "chat"), T0) == ()
     assert cluster.pods_of(ref("StatefulSet", "chat"), T0) is None
+
+
+def test_list_is_taken_in_parts_and_no_pod_of_it_is_known_before_its_end(ref):
+    cluster, target = Cluster(blind_s=BLIND_S), ref("ReplicaSet", "chat-7d")
+    pods = [api.pod(f"chat-{n}", owner=("ReplicaSet", "chat-7d")) for n in range(2 * MANY + 1)]
+    parts = cluster.replacing(PODS, None, cluster.parse(PODS, pods), T0)
+    for _ in range(3):
+        next(parts)
+        assert not cluster.synced(PODS, T0)
+        assert cluster.pods_of(target, T0) is None
+    assert next(parts, None) is None
+    assert len(cluster.pods_of(target, T0)) == 2 * MANY + 1
+
+
+def test_list_removes_what_is_gone_after_all_that_is_new(ref):
+    cluster, target = Cluster(blind_s=BLIND_S), ref("ReplicaSet", "chat-7d")
+    old, new = ([api.pod(f"{name}-{n}", owner=("ReplicaSet", "chat-7d")) for n in range(3)] for name in "ab")
+    cluster.replace(PODS, None, old, T0)
+    parts = cluster.replacing(PODS, None, cluster.parse(PODS, new), T0)
+    next(parts)
+    assert len(cluster.pods_of(target, T0)) == 6
+    assert next(parts, None) is None
+    assert [pod.key.pod for pod in cluster.pods_of(target, T0)] == ["b-0", "b-1", "b-2"]
 
 
 def test_count_is_expected_until_all_its_resources_are_listed(ref):

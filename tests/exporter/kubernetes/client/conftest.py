@@ -25,11 +25,12 @@ class RecordingStore:
     def parse(self, resource, documents):
         return documents
 
-    def replace_parsed(self, resource, namespace, kept, now):
+    def replacing(self, resource, namespace, kept, now):
         self.held = {key: d for key, d in self.held.items() if namespace not in {None, key[0]}}
         for document in kept:
             self._put(document)
         self._record("replace", now)
+        yield
 
     def apply(self, resource, happened, document, now):
         if happened == "DELETED":
