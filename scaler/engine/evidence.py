@@ -332,8 +332,8 @@ def _notes(spec: Spec, columns: SweepColumns, index: int, *, has_gateway: bool) 
         )
     if columns.totals.sleeping[index] > 0.0:
         notes.append(
-            f"{columns.totals.sleeping[index]:.0f} of its engines sleep (vLLM's sleep mode): they hold GPU memory and "
-            "serve no request until they are woken"
+            f"{columns.totals.sleeping[index]:.0f} of its engines in vLLM's sleep mode: until woken, a pod keeps its "
+            "GPU and serves no request"
         )
     if reason is Reason.NO_WAKE_SOURCE:
         silent = bool(readings.gateway_fresh[index])

@@ -24,7 +24,7 @@ def test_sleeping_engine_is_counted_and_noted(stage, page):
     evidence = stage.decision().evidence
     assert (evidence.replicas_ready, evidence.replicas_sleeping) == (2, 1)
     assert evidence.notes == (
-        "1 of its engines sleep (vLLM's sleep mode): they hold GPU memory and serve no request until they are woken",
+        "1 of its engines in vLLM's sleep mode: until woken, a pod keeps its GPU and serves no request",
     )
     stage.round(pages(stage, page))
     assert (stage.decision().evidence.replicas_sleeping, stage.decision().evidence.notes) == (0, ())
