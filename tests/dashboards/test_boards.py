@@ -13,10 +13,7 @@ from tests.dashboards.built import BOARDS, GRAFANA, ROOT, panels_of, queries_of
 
 ALERTS = yaml.safe_load((ROOT / "dashboards/alerts.yaml").read_text(encoding="utf-8"))
 UIDS = {"tidegate-overview", "tidegate-workload", "tidegate-gpu", "tidegate-self"}
-PANELS = [
-    pytest.param(panel, id=f"{uid}-{panel['title']}") for uid, board in BOARDS.items() for panel in panels_of(board)
-]
-QUERIES = [pytest.param(expr, id=name) for name, expr in queries_of(BOARDS)]
+PANELS = [(f"{uid}-{panel['title']}", panel) for uid, board in BOARDS.items() for panel in panels_of(board)]
 TITLES = {
     f"{board['title'].split(' / ')[1]}: {panel['title']}" for board in BOARDS.values() for panel in panels_of(board)
 }
@@ -65,47 +62,47 @@ def test_panels_have_unique_names_and_numbers(uid):
     assert [panel["id"] for panel in everything] == list(range(1, len(everything) + 1))
 
 
-@pytest.mark.parametrize("panel", PANELS)
-def test_panel_has_a_unit_and_a_description_with_instructions(panel):
-    assert panel["fieldConfig"]["defaults"]["unit"]
-    description = panel["description"]
-    assert description.endswith(".")
-    assert len(re.findall(r"[.:] |\.$", description)) > 1, "a description and an instruction"
+def test_every_panel_has_a_unit_and_a_description_with_instructions():
+    for title, panel in PANELS:
+        assert panel["fieldConfig"]["defaults"]["unit"], title
+        description = panel["description"]
+        assert description.endswith("."), title
+        assert len(re.findall(r"[.:] |\.$", description)) > 1, f"{title}: a description and an instruction"
 
 
-@pytest.mark.parametrize("panel", PANELS)
-def test_unknown_value_is_a_gap_and_never_a_zero(panel):
-    defaults = panel["fieldConfig"]["defaults"]
-    custom = defaults.get("custom", {})
-    assert custom.get("spanNulls", False) is False
-    assert "nullValueMode" not in str(panel)
-    # In a table, Grafana shows noValue in each empty cell.
-    assert defaults.get("noValue") == ("unknown" if panel["type"] == "stat" else None)
-    if panel["type"] == "stat":
-        # Over a range Grafana would show the last value that is not null as the present one.
-        assert [target["instant"] for target in panel["targets"]] == [True]
-    if panel["type"] == "timeseries":
-        assert [target["range"] for target in panel["targets"]] == [True] * len(panel["targets"])
+def test_unknown_value_is_a_gap_and_never_a_zero():
+    for title, panel in PANELS:
+        defaults = panel["fieldConfig"]["defaults"]
+        custom = defaults.get("custom", {})
+        assert custom.get("spanNulls", False) is False, title
+        assert "nullValueMode" not in str(panel), title
+        # In a table, Grafana shows noValue in each empty cell.
+        assert defaults.get("noValue") == ("unknown" if panel["type"] == "stat" else None), title
+        if panel["type"] == "stat":
+            # Over a range Grafana would show the last value that is not null as the present one.
+            assert [target["instant"] for target in panel["targets"]] == [True], title
+        if panel["type"] == "timeseries":
+            assert [target["range"] for target in panel["targets"]] == [True] * len(panel["targets"]), title
 
 
-@pytest.mark.parametrize("expr", QUERIES)
-def test_no_query_invents_a_zero(expr):
-    assert "vector(" not in expr
-    assert "absent" not in expr
-    # "None of those that exist": the value is known only if others are.
-    assert re.sub(r"or 0 \* count\(", "", expr).count("or 0") == 0
+def test_no_query_invents_a_zero():
+    for name, expr in queries_of(BOARDS):
+        assert "vector(" not in expr, name
+        assert "absent" not in expr, name
+        # "None of those that exist": the value is known only if others are.
+        assert re.sub(r"or 0 \* count\(", "", expr).count("or 0") == 0, name
 
 
-@pytest.mark.parametrize("expr", QUERIES)
-def test_query_counts_each_workload_once_for_any_number_of_replicas(expr):
+def test_every_query_counts_each_workload_once_for_any_number_of_replicas():
     """Only the leader exposes accounting metrics: each has one series, and a sum of them is correct."""
     pattern = r"(\w+)(?: by \(([^)]*)\))? \((?:(?:rate|increase|changes)\()?(tidegate_\w+)\{namespace"
-    for over, by, metric in re.findall(pattern, expr):
-        if metric == "tidegate_workload_gpus" or metric.endswith("_total"):
-            assert over in {"sum", "max"}
-        else:
-            assert over in {"max", "min", "group"}
-            assert "workload" in by or "name" in by
+    for name, expr in queries_of(BOARDS):
+        for over, by, metric in re.findall(pattern, expr):
+            if metric == "tidegate_workload_gpus" or metric.endswith("_total"):
+                assert over in {"sum", "max"}, name
+            else:
+                assert over in {"max", "min", "group"}, name
+                assert "workload" in by or "name" in by, name
 
 
 def test_prometheus_parses_every_query(debian_tool, tmp_path):
@@ -192,7 +189,7 @@ def test_row_that_not_everybody_needs_is_collapsed():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("panel", [each for each in PANELS if each.values[0]["type"] == "table"])
+@pytest.mark.parametrize("panel", [panel for _, panel in PANELS if panel["type"] == "table"], ids=lambda p: p["title"])
 def test_described_column_exists(panel):
     titles = {target["legendFormat"] for target in panel["targets"]}
     labels = {

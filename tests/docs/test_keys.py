@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 import yaml
 
 from scaler.config.agent import ExportConfig
@@ -40,19 +39,16 @@ KEYS = {*of_section(Config), *of_section(Workload), *of_section(ExportConfig), *
 KEYS |= {f"evidence.{name}" for name in Evidence.__dataclass_fields__}
 ROOTS = {key.partition(".")[0] for key in KEYS if "." in key}
 NAMED = [
-    pytest.param(text, id=f"{page}: {text}")
+    (page, text)
     for page in PAGES
     for text in dict.fromkeys(in_backticks(page))
     if KEY.match(text) and text.partition(".")[0] in ROOTS and not NO_KEYS.search(text)
 ]
 
 
-@pytest.mark.parametrize("key", NAMED)
-def test_key_in_a_sentence_exists(key):
+def test_every_key_in_a_sentence_exists():
     # Keys below the chart's `config` are Tidegate's; below lists an index is allowed.
-    bare = re.sub(r"\.\d+", "", key.removeprefix("config."))
-
-    assert bare in KEYS
+    assert [each for each in NAMED if re.sub(r"\.\d+", "", each[1].removeprefix("config.")) not in KEYS] == []
 
 
 def test_keys_are_found():

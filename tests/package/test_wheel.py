@@ -61,9 +61,8 @@ def test_packages_import_in_one_direction():
     assert "0 broken" in linted.stdout
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_has_a_docstring(path):
-    assert ast.get_docstring(ast.parse(path.read_text())), path
+def test_every_module_has_a_docstring():
+    assert [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def test_readme_names_existing_targets_and_commands():
