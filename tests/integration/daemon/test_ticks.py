@@ -197,7 +197,7 @@ async def test_failing_registry_update_keeps_the_last_registry(logged):
 async def test_failing_cluster_changes_cost_only_those_changes(scene, logged, monkeypatch):
     calls = asyncio.Queue()
 
-    def follow_changes(changes):
+    async def follow_changes(changes):
         calls.put_nowait(changes)
         raise RuntimeError("a bug")
 

@@ -81,7 +81,7 @@ class Scene:
 
     async def follow_changes(self):
         changes = self.cluster.take_changes()
-        self.loop._follow_changes(changes)
+        await self.loop._follow_changes(changes)
         if changes.registry:
             await self.loop._register()
 
