@@ -131,6 +131,8 @@ class SizingConstants(NamedTuple):
     shortest_peak_s: float = 1.0  # that the headroom is for, where outputs are short; ARRIVAL_S: all outputs are long
     headroom_power: float = 0.25  # of the start-up time over USUAL_START_S
     backlog_of_ttft: float = 0.5  # of the TTFT of the SLO: a longer queue counts; inf: none counts
+    backlog_times: float = 1.25  # the work, at most, for what drains a queue
+    backlog_more: float = 1.5  # replicas more than that, at most; inf: no bound
     rounded_down: float = 0.15  # replicas: rounding up, by half a replica on average, is headroom too
     rounded_stretch: float = 0.25  # of the error budget: nothing is rounded down any more
     hold_starts: float = 4.0  # start-up times for which the largest size counts, within the two bounds

@@ -208,6 +208,8 @@ def _with_backlog(
 ) -> float:
     """The size that also drains the queue, and what arrives before new replicas are ready, within one start.
 
+    Replicas that were ordered a moment ago drain it too, but are not counted: the queue grows until they are ready, and
+    what it adds is held. So it adds little more than a quarter of the work.
     backlog: replica-seconds of the requests without a first token. ready: replicas, NaN unknown. While the first one
     starts none is ready: what arrives until then waits for it.
     """
@@ -215,7 +217,7 @@ def _with_backlog(
     if not backlog > constants.backlog_of_ttft * ttft * ready:  # so too if a factor is unknown
         return size
     backlog += max(work - ready, 0.0) * start
-    return max(size, min(work + backlog / start, 2.0 * max(work, 1.0) + 2.0))
+    return max(size, min(work + backlog / start, constants.backlog_times * max(work, 1.0) + constants.backlog_more))
 
 
 @part

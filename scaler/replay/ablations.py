@@ -39,6 +39,7 @@ PARTS: Mapping[str, SizingConstants] = MappingProxyType(
         "hold": DEFAULTS._replace(shortest_hold_s=1.0, longest_hold_s=1.0),
         "longer-hold": DEFAULTS._replace(reversals_a_day=inf),
         "backlog": DEFAULTS._replace(backlog_of_ttft=inf),
+        "backlog-limit": DEFAULTS._replace(backlog_more=inf),
         "residence": DEFAULTS._replace(longest_residence_s=ARRIVAL_S),
         "learned-factor": DEFAULTS._replace(lowest_factor=1.0, highest_factor=1.0),
         # Without the factor too, which would compensate.

@@ -296,7 +296,8 @@ class Sizing:
         if not backlog > self.constants.backlog_of_ttft * ttft * ready:
             return size
         backlog += max(self.work - ready, 0.0) * start
-        return max(size, min(self.work + backlog / start, 2.0 * max(self.work, 1.0) + 2.0))
+        most = self.constants.backlog_times * max(self.work, 1.0) + self.constants.backlog_more
+        return max(size, min(self.work + backlog / start, most))
 
 
 def whole(size):

@@ -122,11 +122,11 @@ def test_waiting_requests_add_what_drains_them_within_one_start(sized, rates):
     assert size == pytest.approx(late[Estimate.WORK] + 0.85, abs=0.2)
 
 
-def test_backlog_adds_no_more_than_twice_the_arriving_work_and_two(sized, rates):
+def test_backlog_adds_at_most_a_quarter_of_the_arriving_work_and_one_and_a_half_replicas(sized, rates):
     chat = sized()
     chat.during(MINUTE_S, rates(20.0, gaps=0.0))
     size = chat.after(5.0, rates(20.0, gaps=0.0), waiting=1e6)
-    assert size == pytest.approx(2.0 * chat[Estimate.WORK] + 2.0)
+    assert size == pytest.approx(1.25 * chat[Estimate.WORK] + 1.5)
 
 
 @given(st.lists(st.tuples(STEPS_S, ANY_RATES, ANY_INPUTS), min_size=1, max_size=12), st.floats(1.0, 1800.0))
