@@ -209,7 +209,7 @@ def _with_backlog(
     """The size that also drains the queue, and what arrives before new replicas are ready, within one start.
 
     Replicas that were ordered a moment ago drain it too, but are not counted: the queue grows until they are ready, and
-    what it adds is held. So it adds little more than a quarter of the work.
+    what it adds is held. Hence the bound.
     backlog: replica-seconds of the requests without a first token. ready: replicas, NaN unknown. While the first one
     starts none is ready: what arrives until then waits for it.
     """
