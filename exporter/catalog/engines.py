@@ -59,6 +59,8 @@ def _times(queued: str, served: str, key: Callable[[Labels], Key]) -> tuple[Seri
 # vLLM: vllm/v1/metrics/loggers.py, docs/design/metrics.md. V0 has no `engine` label; V1 exposes one series per
 # data-parallel engine. Left out on purpose: `num_requests_waiting_by_reason` (its sum is `num_requests_waiting`),
 # `cpu_cache_usage_perc` (swap space), `*_created` (timestamps), `iteration_tokens_total` (a histogram).
+# A request above `--max-num-queued-reqs` is answered with 503, and only `admission_rejections_total` counts it (0.32
+# has it, per reason and not per engine). One that its client leaves is not in `request_success_total` under any reason.
 _MODEL = label("model_name", "model")
 _VLLM_KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # renamed; v0.10 has both; 0..1 despite "perc"
 _VLLM_GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")  # renamed in v0.11
@@ -67,6 +69,7 @@ _VLLM_ROWS = (
     SeriesRow(Q.REQUESTS_RUNNING, ("vllm:num_requests_running",), _MODEL),
     # per engine and finished_reason
     SeriesRow(Q.REQUESTS_FINISHED, ("vllm:request_success_total",), _MODEL, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FAILED, ("vllm:admission_rejections_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_PROMPT, ("vllm:prompt_tokens_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_GENERATED, ("vllm:generation_tokens_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.FIRST_TOKENS, ("vllm:time_to_first_token_seconds_count",), _MODEL, unit=COUNTER),
@@ -90,7 +93,7 @@ _VLLM_HISTOGRAMS = (
     ),
 )
 
-VLLM = Kind("vllm", {"vllm:": 2}, port=8000, work=16.0, rows=_VLLM_ROWS, histograms=_VLLM_HISTOGRAMS)
+VLLM = Kind("vllm", {"vllm:": 2}, port=8000, work=16.0, rows=_VLLM_ROWS, histograms=_VLLM_HISTOGRAMS, forgets=True)
 
 
 # SGLang: python/sglang/srt/observability/{metrics_collector,scheduler_metrics_mixin}.py. Each rank of an engine has a
@@ -241,7 +244,7 @@ RAY_VLLM = Kind(
     "ray_vllm",
     {"ray_vllm:": 1, "ray_vllm_": 1},  # beside Ray Serve's metrics, its queue in front of the engines is the whole
     port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
-    work=16.0, rows=_RAY_VLLM_ROWS, histograms=_RAY_VLLM_HISTOGRAMS,
+    work=16.0, rows=_RAY_VLLM_ROWS, histograms=_RAY_VLLM_HISTOGRAMS, forgets=True,
 )  # fmt: skip
 
 

@@ -108,6 +108,7 @@ class Kind:
     families: those that `compile` reads without a row.
     histograms: rows of the buckets of a latency; the first family present counts. They are read where a limit is given.
     lags:    its gauges are refreshed later than its counters, by seconds: arrivals are counted by first tokens.
+    forgets: a request that its client leaves is among its first tokens and in no counter of requests.
     unsized: why an SLO is measured by its histograms and does not size the workload, for people; "" if it does, or if
              there are no histograms.
     """
@@ -128,6 +129,7 @@ class Kind:
     families: Collection[str] = ()
     histograms: tuple[SeriesRow, ...] = ()
     lags: bool = False
+    forgets: bool = False
     unsized: str = ""
 
     @property

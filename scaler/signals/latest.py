@@ -223,7 +223,9 @@ class LatestSamples:
         source, slot = self.sources[row], self._slot(target, row)
         page = queues.read(samples, target.role, source.queue, at, pods=source.pods, slo=source.slo)
         if target.role is Role.PODS:
-            rates.of_engine(page.values, page.sums, self._slots.work[slot], at, page.splits, lags=page.lags)
+            rates.of_engine(
+                page.values, page.sums, self._slots.work[slot], at, page.splits, lags=page.lags, forgets=page.forgets
+            )
             gpu_usage.count_rates(self._slots.usage[slot], page.sums, at)
         else:
             rates.of_gateway(page.values, self._slots.work[slot], at)

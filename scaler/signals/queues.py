@@ -77,6 +77,7 @@ class QueuePage(NamedTuple):
     gaps:     the incomplete series of the quantities that count here.
     splits:   the latencies of an engine at the SLO.
     lags:     the requests in hand may be older than the counters: `Kind.lags`.
+    forgets:  the counters of requests leave out those that their clients leave: `Kind.forgets`.
     """
 
     values: Floats
@@ -88,6 +89,7 @@ class QueuePage(NamedTuple):
     gaps: tuple[Gap, ...] = ()
     splits: SloSplits = NO_SPLITS
     lags: bool = False
+    forgets: bool = False
 
     @property
     def counters(self) -> Floats:
@@ -120,8 +122,10 @@ def read(
     kind = KINDS[samples.kind]
     if role is not Role.GATEWAY:
         splits = NO_SPLITS if slo is None else _splits(samples, chosen, *slo)
-        at_zero = WakeSource.NOTHING
-        return QueuePage(values, sums, min(measured, at), at_zero, False, incomplete(gaps), gaps, splits, kind.lags)
+        return QueuePage(
+            values, sums, min(measured, at), WakeSource.NOTHING, incomplete=incomplete(gaps), gaps=gaps, splits=splits,
+            lags=kind.lags, forgets=kind.forgets,
+        )  # fmt: skip
     wake_source = _wake_source(kind.at_zero, values, sums, repeats=kind.repeats_engines)
     values[Column.OPEN] = _open(kind, values, sums, wake_source)
     if pods and kind.repeats_engines:

@@ -6,6 +6,10 @@ requests that it holds: what it passes on arrives at an engine, and has left the
 hand are older than its counters, they are those with a first token and those that wait: with finished ones, the count
 of requests without a first token would creep up to all in hand.
 
+An engine may count a request that its client leaves nowhere but among its first tokens. Of requests with a first token,
+those that are neither finished nor running were left. This is a lower bound while prompts of running ones are read, so
+its largest value counts. Without it, such a request would be subtracted again from the arrivals when it leaves.
+
 Rates of an engine are known together, or none of them is; those of the times between tokens for themselves, and so are
 those of each latency of the SLO: an engine that exposes no counters of tokens may have them alone. A histogram is split
 at the SLO into four counters (`exporter.histogram`); if one of them has fallen, the engine was restarted and all four
@@ -67,16 +71,21 @@ def of_engine(
     splits: SloSplits = NO_SPLITS,
     *,
     lags: bool = False,
+    forgets: bool = False,
 ) -> None:
     """Writes the rates of an engine's response into `values`, and the response into `before`.
 
     values: shape (slots.WIDTH,), with the requests in hand. before: shape (slots.WORK_WIDTH,); NaN: none.
-    at: POSIX seconds of the response. lags: its requests in hand may be seconds older than its counters.
+    at: POSIX seconds of the response. lags: its requests in hand may be seconds older than its counters. forgets: its
+    finished requests leave out those that their clients left.
     """
     failed = sums.get(Quantity.REQUESTS_FAILED, nan)
-    finished = sums.get(Quantity.REQUESTS_FINISHED, nan) + (0.0 if isnan(failed) else failed)
-    waiting = float(values[Column.WAITING])
-    in_hand = waiting + float(values[Column.RUNNING])
+    failed = 0.0 if isnan(failed) else failed
+    waiting, running = float(values[Column.WAITING]), float(values[Column.RUNNING])
+    finished, in_hand = sums.get(Quantity.REQUESTS_FINISHED, nan) + failed, waiting + running
+    if forgets:
+        first_tokens = sums.get(Quantity.FIRST_TOKENS, nan)
+        finished = _with_left(finished, first_tokens - running + failed, before, first_tokens)
     is_counted = not (isnan(finished + in_hand) or any(isnan(sums.get(each, nan)) for each in _NEEDED))
     # Lists: single numbers of arrays take ten times as long.
     counters = [nan] * WorkRate.TTFT
@@ -132,6 +141,16 @@ def _late(now: Sequence[float], last: Sequence[float], elapsed: float) -> tuple[
     within, likely_within, likely_late, late = (max(rise, 0.0) / elapsed for rise in rises)
     most = likely_within + likely_late + late
     return within + most, likely_late + late, late, most
+
+
+def _with_left(finished: float, at_least: float, before: Floats, first_tokens: float) -> float:
+    """Requests that have ended, with those that were left. NaN: unknown.
+
+    at_least: those that have a first token and do not run, and those that failed.
+    """
+    ended = max(finished, at_least)  # the first, if the second is NaN
+    is_same_process = first_tokens >= before[WorkRate.FIRST_TOKENS]
+    return max(ended, float(before[WorkRate.FINISHED])) if is_same_process else ended
 
 
 def _rise(value: float, last: float, elapsed: float) -> float:

@@ -29,6 +29,9 @@ VLLM_V1 = """
     vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 2.0
     vllm:request_success_total{engine="1",finished_reason="abort",model_name="m"} 1.0
     vllm:request_success_created{engine="0",finished_reason="stop",model_name="m"} 1.7740114612876968e+09
+    vllm:admission_rejections_total{model_name="m",reason="max_num_queued_reqs"} 6.0
+    vllm:admission_rejections_total{model_name="m",reason="max_num_queued_tokens"} 1.0
+    vllm:admission_rejections_created{model_name="m",reason="max_num_queued_reqs"} 1.7740114612876968e+09
     """
 
 
@@ -47,6 +50,10 @@ def test_waiting_by_reason_of_vllm_is_not_added_to_waiting(read, cell):
 
 def test_finished_requests_of_vllm_are_summed_without_creation_times(read, cell):
     assert cell(read(VLLM_V1), "m", Q.REQUESTS_FINISHED) == 13.0
+
+
+def test_requests_that_vllm_refuses_for_its_full_queue_have_failed(read, cell):
+    assert cell(read(VLLM_V1), "m", Q.REQUESTS_FAILED) == 7.0
 
 
 def test_cache_use_of_vllm_is_the_mean_over_engines_of_the_newer_name(read, cell):

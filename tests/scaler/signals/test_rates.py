@@ -32,9 +32,11 @@ COUNTERS = {
 
 
 class Engine:
-    """One target, response by response. lags: its requests in hand are older than its counters."""
+    """One target, response by response. lags: its requests in hand are older than its counters. forgets: it does not
+    count those that their clients leave.
+    """
 
-    lags = False
+    lags = forgets = False
 
     def __init__(self):
         self.before, self.now = np.full(WORK_WIDTH, nan), START
@@ -47,7 +49,7 @@ class Engine:
             sums[Quantity.REQUESTS_FAILED] = failed
         values = np.full(WIDTH, nan)
         values[[Column.WAITING, Column.RUNNING]] = waiting, running
-        rates.of_engine(values, sums, self.before, self.now, lags=self.lags)
+        rates.of_engine(values, sums, self.before, self.now, lags=self.lags, forgets=self.forgets)
         return values
 
 
@@ -107,6 +109,57 @@ def test_arrivals_are_first_tokens_and_those_that_wait_where_requests_in_hand_ar
     assert rate(values, WorkRate.ARRIVED) == 3.0
     values = engine.respond(5.0, finished=20.0, first_tokens=27.0, waiting=11.0, running=7.0)  # refreshed
     assert rate(values, WorkRate.ARRIVED) == 2.0
+
+
+def test_requests_that_their_clients_leave_have_arrived_where_the_engine_counts_only_their_first_tokens(engine):
+    engine.forgets = True
+    engine.respond(finished=10.0, first_tokens=12.0, waiting=1.0, running=2.0)
+    # The clients of both running ones leave; the one that waited runs and has its first token, and two more wait.
+    values = engine.respond(5.0, finished=10.0, first_tokens=13.0, waiting=2.0, running=1.0)
+    assert rate(values, WorkRate.ARRIVED) == pytest.approx(2 / 5)
+    assert rate(values, WorkRate.FINISHED) == pytest.approx(2 / 5)
+    # One finishes, and two prompts are read. That hides those that were left until both have their first token.
+    values = engine.respond(5.0, finished=11.0, first_tokens=13.0, waiting=0.0, running=2.0)
+    assert rate(values, WorkRate.ARRIVED) == pytest.approx(-1 / 5)
+    values = engine.respond(5.0, finished=11.0, first_tokens=15.0, waiting=0.0, running=2.0)
+    assert rate(values, WorkRate.ARRIVED) == pytest.approx(1 / 5)
+    # A restarted engine begins at 0.
+    values = engine.respond(5.0, finished=2.0, first_tokens=3.0, waiting=0.0, running=1.0)
+    assert rate(values, WorkRate.FINISHED) == pytest.approx(2 / 5)
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["arrive", "read", "finish", "leave", "reject"]), max_size=12), min_size=1, max_size=12
+    )
+)
+def test_arrivals_of_an_engine_that_forgets_are_those_that_came_except_whose_prompt_is_read(history):
+    engine = Engine()
+    engine.forgets = True
+    came = finished = rejected = firsts = unread = running = waiting = 0
+    engine.respond(failed=0.0)
+    total = 0.0
+    for events in [*history, ["read"] * 200]:
+        for event in events:
+            match event:
+                case "arrive":
+                    came, waiting = came + 1, waiting + 1
+                case "read" if unread:
+                    firsts, unread = firsts + 1, unread - 1
+                case "read" if waiting:
+                    waiting, running, unread = waiting - 1, running + 1, unread + 1
+                case "finish" if running > unread:
+                    finished, running = finished + 1, running - 1
+                case "leave" if running > unread:
+                    running -= 1
+                case "reject":
+                    came, rejected = came + 1, rejected + 1
+        page = {"waiting": waiting, "running": running, "failed": rejected}
+        values = engine.respond(1.0, **page, finished=finished, first_tokens=firsts)
+        total += rate(values, WorkRate.ARRIVED)
+        assert came - unread <= round(total, 6) <= came
+    assert round(total, 6) == came
 
 
 def test_second_response_of_the_same_moment_has_no_rates(engine):
