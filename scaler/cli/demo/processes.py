@@ -1,4 +1,4 @@
-"""A Deployment whose replicas are llama.cpp processes, and the gateway in front of them, in real time.
+"""A Deployment whose replicas are processes of an engine, and the gateway in front of them, in real time.
 
 The gateway holds requests only while no replica is ready; then each goes to the replica with the fewest requests. Its
 metrics are those of the Endpoint Picker. Scaling down ends the newest replicas first: a loading one at once, a ready
@@ -17,9 +17,10 @@ import asyncio
 import subprocess
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -32,6 +33,17 @@ from .servers import listen, page_app
 HEALTH_INTERVAL_S = 0.01  # of a loading replica: its port refuses or answers 503
 _END_S = 5.0  # from SIGTERM to SIGKILL
 _ENDLESS = aiohttp.ClientTimeout(total=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgram:
+    """start: an engine at a port of loopback; its `/health` is 200 once it serves. model: its name in the gateway's
+    metrics. slots: requests that a replica runs together.
+    """
+
+    start: Callable[[int], subprocess.Popen[bytes]]
+    model: str
+    slots: int
 
 
 @dataclass(slots=True, eq=False)
@@ -61,14 +73,13 @@ class ProcessTally:
 
 @dataclass(slots=True, eq=False)
 class ProcessCluster:
-    """Create it with `open_processes`.
+    """Create it with `open_processes` or `open_cluster`.
 
     For measurements, in POSIX seconds: first_seen_at: the first response of the gateway's metrics with a held request
     since it was set to 0. scaled_at, ready_at: the last change of `wanted`, the last replica that became ready.
     """
 
-    model: Path
-    options: llamacpp.ServerOptions
+    program: ReplicaProgram
     session: aiohttp.ClientSession
     gateway_url: str = ""
     wanted: int = 0
@@ -149,7 +160,7 @@ class ProcessCluster:
 
     def state(self) -> GatewayState:
         ready = self.ready
-        count, slots = max(1, len(ready)), self.options.slots
+        count, slots = max(1, len(ready)), self.program.slots
         return GatewayState(
             held=len(self.held),
             sent=self.tally.sent,
@@ -161,7 +172,7 @@ class ProcessCluster:
     def page(self) -> str:
         if self.held and not self.first_seen_at:
             self.first_seen_at = time.time()
-        return gateway_text(llamacpp.MODEL, "chat", self.state())
+        return gateway_text(self.program.model, "chat", self.state())
 
     async def close(self) -> None:
         self.wanted = 0
@@ -181,7 +192,7 @@ class ProcessCluster:
 
     def _start(self) -> None:
         port = llamacpp.free_port()
-        process = llamacpp.start(self.model, port, self.options)
+        process = self.program.start(port)
         replica = ProcessReplica(f"http://{llamacpp.HOST}:{port}", process, time.time())
         self.replicas.append(replica)
         self._spawn(self._load(replica))
@@ -233,10 +244,10 @@ async def _reap(process: subprocess.Popen[bytes]) -> None:
 
 
 @asynccontextmanager
-async def open_processes(model: Path, options: llamacpp.ServerOptions) -> AsyncIterator[ProcessCluster]:
+async def open_cluster(program: ReplicaProgram) -> AsyncIterator[ProcessCluster]:
     """A Deployment at zero replicas, and its gateway on a free port of loopback."""
     async with aiohttp.ClientSession(timeout=_ENDLESS, connector=aiohttp.TCPConnector(limit=0)) as session:
-        cluster = ProcessCluster(model, options, session)
+        cluster = ProcessCluster(program, session)
         app = page_app(cluster.page)
         app.router.add_post("/v1/completions", cluster.complete)
         runner, cluster.gateway_url = await listen(app)
@@ -245,3 +256,11 @@ async def open_processes(model: Path, options: llamacpp.ServerOptions) -> AsyncI
         finally:
             await cluster.close()
             await runner.cleanup()
+
+
+@asynccontextmanager
+async def open_processes(model: Path, options: llamacpp.ServerOptions) -> AsyncIterator[ProcessCluster]:
+    """The same with llama.cpp's server and this model."""
+    start = partial(llamacpp.start, model, options=options)
+    async with open_cluster(ReplicaProgram(start, llamacpp.MODEL, options.slots)) as cluster:
+        yield cluster
