@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-others test-slow test-boards fuzz fuzz-inputs lint format bench bench-quick generate pictures proto site clean \
+.PHONY: help install demo test test-others test-slow test-engines test-boards fuzz fuzz-inputs lint format bench bench-quick generate pictures proto site clean \
 	tools image chart dist plugin version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
@@ -57,6 +57,25 @@ test-others:  ## run the version-dependent tests on every other supported Python
 
 test-slow: $(STAMP)  ## run the simulated weeks that `make test` leaves out
 	$(BIN)/python -m pytest -m slow tests/integration/storyboards
+
+# Real programs that are too large for the suite. Those of PyPI have an environment each, because their pins are not those
+# of Tidegate. The tests of what cannot be installed here are skipped, and listed at the end. vLLM needs 3.5 GB and a torch
+# for CPU; beside it, packages that need a torch for GPUs end its import.
+ENGINES     ?= vllm
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+test-engines: $(STAMP)  ## run the tests with real engines (ENGINES=vllm to choose; installs gigabytes)
+	@for engine in $(ENGINES); do \
+	  $(MAKE) --no-print-directory .venv-$$engine/.installed || echo "== $$engine: not installed, its tests are skipped"; \
+	done
+	$(BIN)/python -m pytest -n 0 -m engines tests/engines $(ARGS)
+
+$(addprefix .venv-,$(addsuffix /.installed,$(ENGINES))): .venv-%/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --upgrade 'pip>=25.1'
+	.venv-$*/bin/pip install --quiet --group $* || \
+	  .venv-$*/bin/pip install --quiet --group $* --extra-index-url $(TORCH_INDEX)
+	.venv-$*/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
 
 GRAFANA := tests/dashboards/grafana
 test-boards: $(STAMP) $(GRAFANA)/node_modules/.installed  ## show the dashboards with Grafana's own code (needs Node 18 and npm)

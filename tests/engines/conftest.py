@@ -11,6 +11,8 @@ from scaler.cli.demo import llamacpp
 from tests.deploy.shared import module
 from tests.fakes.waiting import until
 
+from . import vllm_server
+
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
@@ -22,6 +24,16 @@ def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "random.gguf"
     llamacpp.write_model(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def vllm_model(tmp_path_factory):
+    """The folder of a random model for vLLM. Without vLLM's environment the test is skipped, and listed at the end."""
+    if not vllm_server.PYTHON.exists():
+        pytest.skip("vLLM is not installed (make test-engines)")
+    folder = tmp_path_factory.mktemp("vllm-model")
+    vllm_server.write_model(folder)
+    return folder
 
 
 @dataclass(frozen=True)
