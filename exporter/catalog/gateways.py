@@ -204,7 +204,10 @@ ENVOY = Kind(
 
 
 # LiteLLM: proxy/middleware/in_flight_requests_middleware.py, integrations/prometheus.py. In flight is every HTTP
-# request, waiting or running, with health probes and the scrape itself: at least 1 in every scrape.
+# request, waiting or running, with health probes and the scrape itself: at least 1 in every scrape. Before the first
+# failed request its counter is only declared. Without that zero a fresh proxy would show no refusals, and the first
+# request after its restart would be the counter's first value, not a rise. With PROMETHEUS_MULTIPROC_DIR nothing is
+# declared. Since 1.108 at the latest the page needs a key (`require_auth_for_metrics_endpoint`).
 _LITELLM_TOTAL = ("litellm_proxy_total_requests_metric_total", "litellm_proxy_total_requests_metric")
 _LITELLM_FAILED = ("litellm_proxy_failed_requests_metric_total", "litellm_proxy_failed_requests_metric")
 _LITELLM_ROWS = (
@@ -216,6 +219,7 @@ LITELLM = Kind(
     "litellm", {"litellm_": 2}, port=4000,
     path="/metrics/",  # without the slash the response is a redirect
     work=16.0, rows=_LITELLM_ROWS, repeats_engines=True, at_zero="refused",
+    declares=(Q.REQUESTS_FAILED, Q.REQUESTS_FINISHED),
 )  # fmt: skip
 
 # Knative: pkg/activator/handler/metrics.go, pkg/queue/request_metric.go; OpenTelemetry's names since 1.19, OpenCensus'

@@ -70,6 +70,7 @@ def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
         [(index, row_of[key]) for key, index in _first_present(row, names, layout.labels) if key in row_of]
         for row, names in zip(kind.rows, found, strict=True)
     ]
+    finish = _from_zero(frozenset(_only_declared(kind, found, layout)), kind.finish)
     cells, parts = _cells(kind.rows, placed, layout, len(subjects))
     timed: dict[int, list[int]] = {}
     for key, members in _groups(found):
@@ -79,7 +80,7 @@ def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
         kind.name,
         subjects,
         cells,
-        _combining(parts, kind.finish) if parts else kind.finish,
+        _combining(parts, finish) if parts else finish,
         timed=timed,
         families={name: row.column for row in kind.rows for name in row.names},
         feeds={**kind.feeds, **{part.column: kind.feeds.get(part.row.column, part.row.column) for part in parts}},
@@ -108,6 +109,7 @@ class Kind:
     families: those that `compile` reads without a row.
     histograms: rows of the buckets of a latency; the first family present counts. They are read where a limit is given.
     lags:    its gauges are refreshed later than its counters, by seconds: arrivals are counted by first tokens.
+    declares: counters that have no series before the first request, only a `# TYPE` line: they are 0 then.
     forgets: a request that its client leaves is among its first tokens and in no counter of requests.
     unsized: why an SLO is measured by its histograms and does not size the workload, for people; "" if it does, or if
              there are no histograms.
@@ -128,6 +130,7 @@ class Kind:
     compile: Callable[[Kind, Layout], ReadPlan] = compile_table
     families: Collection[str] = ()
     histograms: tuple[SeriesRow, ...] = ()
+    declares: Collection[Quantity] = ()
     lags: bool = False
     forgets: bool = False
     unsized: str = ""
@@ -141,6 +144,25 @@ class Kind:
     def measures_slo(self) -> bool:
         """Whether its targets expose a histogram of each latency of an SLO."""
         return {row.column for row in self.histograms} == set(Latency)
+
+
+def _only_declared(kind: Kind, found: Sequence[_Groups], layout: Layout) -> Iterator[str]:
+    """The columns of `kind.declares` without a series, of which a family is declared."""
+    for row, names in zip(kind.rows, found, strict=True):
+        if row.column in kind.declares and not any(names.values()) and any(name in layout.types for name in row.names):
+            yield row.column
+
+
+def _from_zero(columns: Collection[str], finish: Finish) -> Finish:
+    """`finish`, after these columns are set to 0."""
+    if not columns:
+        return finish
+
+    def fill(values: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
+        values.update({column: np.zeros(len(subjects)) for column in columns})
+        return finish(values, subjects)
+
+    return fill
 
 
 def is_probe(labels: Labels) -> bool:

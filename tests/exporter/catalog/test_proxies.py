@@ -80,6 +80,31 @@ def test_envoy_without_cluster_metrics_has_no_queue(read):
     assert samples.subjects == ()
 
 
+LITELLM = """
+    # HELP litellm_in_flight_requests In flight
+    # TYPE litellm_in_flight_requests gauge
+    litellm_in_flight_requests 1
+    # TYPE litellm_proxy_total_requests_metric_total counter
+    """
+LITELLM_FAILED = """
+    # TYPE litellm_proxy_failed_requests_metric_total counter
+    """
+
+
+def test_counter_that_litellm_only_declares_is_zero_until_a_request_fails(read, cell):
+    fresh = read(LITELLM + LITELLM_FAILED)
+    assert (cell(fresh, "default", Q.REQUESTS_FAILED), cell(fresh, "default", Q.REQUESTS_FINISHED)) == (0.0, 0.0)
+    line = 'litellm_proxy_failed_requests_metric_total{route="/v1/completions",exception_status="500"} 1\n'
+    assert cell(read(LITELLM + LITELLM_FAILED + line), "default", Q.REQUESTS_FAILED) == 1.0
+
+
+def test_counter_that_litellm_does_not_declare_or_that_is_unreadable_is_unknown_and_not_zero(read, cell):
+    assert isnan(cell(read(LITELLM), "default", Q.REQUESTS_FAILED))
+    for invalid in ("x", "NaN", "-1"):
+        line = f'litellm_proxy_failed_requests_metric_total{{exception_status="500"}} {invalid}\n'
+        assert isnan(cell(read(LITELLM + LITELLM_FAILED + line), "default", Q.REQUESTS_FAILED)), invalid
+
+
 def test_requests_in_flight_of_litellm_are_summed_over_workers_and_not_split_by_model(read, cell):
     samples = read(
         """
