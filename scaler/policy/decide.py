@@ -90,12 +90,12 @@ def decide(
     elif fresh and lower:
         branch = LOWER_BOUND
         bounds = bounded_below(spec, readings, memory, whole, determined)
-        answer = _lower_bound(spec, readings, memory, bounds, incomplete_since, now)
+        answer = _lower_bound(spec, readings, constraints, memory, bounds, incomplete_since, now)
     else:
         branch = STALE
         bounds = ReplicaBounds(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan)
         held_since = _held_since(spec, readings, memory, now)
-        answer = _stale(spec, readings, memory, held_since, now)
+        answer = _stale(spec, readings, constraints, memory, held_since, now)
     replicas, active, reason = _constrained(spec, readings, constraints, memory, answer)
     asleep = was_asleep(memory) or (np.isnan(memory.replicas) and readings.wanted == 0.0)
     woken_at = now if asleep and active and replicas > 0.0 else memory.woken_at
@@ -112,6 +112,12 @@ def decide(
 def can_fall(memory: MemorySlot) -> bool:
     """Whether there was a decision that a lower one would take back."""
     return not np.isnan(memory.replicas) and memory.reason != UNKNOWN
+
+
+@part
+def _refused(readings: ReadingsSlot, constraints: ConstraintsSlot, now: float) -> bool:
+    """Whether a request was rejected lately because there was no replica."""
+    return now - readings.refused_at < constraints.keep_warm
 
 
 @part
@@ -145,7 +151,7 @@ def _fresh(
         # Found at zero with nothing to do: waking it to let it fall asleep again would be a wrong wake.
         rested = nothing_there or was_asleep(memory) or now - idle >= constraints.keep_warm
         if spec.sleeps and rested and not floor > 0.0:
-            if now - readings.refused_at < constraints.keep_warm:
+            if _refused(readings, constraints, now):
                 # A request was rejected because there is no replica. The number of requests is not known, so one
                 # replica is started; it is kept for the keep-warm time at least, as after any other activity.
                 return replicas, True, QUEUED
@@ -167,8 +173,7 @@ def _fresh(
         # wake it, or to put it to sleep, would be a guess.
         guessed = np.isnan(memory.replicas) and np.isnan(readings.wanted) and nothing_to_do
         return (np.nan, True, UNKNOWN) if guessed else (replicas, True, LOADING)
-    refused = leased and now - readings.refused_at < constraints.keep_warm
-    if refused or not nothing_to_do:
+    if (leased and _refused(readings, constraints, now)) or not nothing_to_do:
         return replicas, True, QUEUED
     if gpu_busy(spec, readings, nothing_there):
         return replicas, True, GPU_BUSY
@@ -193,7 +198,12 @@ def _held_since(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, now:
 
 @part
 def _stale(
-    spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, held_since: float, now: float
+    spec: SpecSlot,
+    readings: ReadingsSlot,
+    constraints: ConstraintsSlot,
+    memory: MemorySlot,
+    held_since: float,
+    now: float,
 ) -> tuple[float, bool, int]:
     """With missing readings: holds the decision, as a floor that fresh demand may raise; then it is an error."""
     at_least, last = least_demand(spec, readings), last_replicas(spec, readings, memory)
@@ -214,6 +224,8 @@ def _stale(
         and spec.sleeps
         and not wakes
     ):
+        if _refused(readings, constraints, now):  # known, whatever else is missing
+            return max(1.0, spec.minimum), True, QUEUED
         return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
     if (blind or spec.jobs) and not wakes:  # at an error KEDA starts no Job and ends none
         return np.nan, True, UNKNOWN
@@ -223,7 +235,13 @@ def _stale(
 
 @part
 def _lower_bound(
-    spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, bounds: ReplicaBounds, since: float, now: float
+    spec: SpecSlot,
+    readings: ReadingsSlot,
+    constraints: ConstraintsSlot,
+    memory: MemorySlot,
+    bounds: ReplicaBounds,
+    since: float,
+    now: float,
 ) -> tuple[float, bool, int]:
     """With fresh, incomplete readings: holds the decision as a floor that the known demand may raise.
 
@@ -237,6 +255,8 @@ def _lower_bound(
     settling = now - since < spec.settle and can_fall(memory)
     wakes = long and spec.wakes_blind and spec.sleeps and not readings.wanted > 0.0
     asleep = last == 0.0 and (at_zero(readings) or known_at_zero(spec, readings, memory) or settling) and spec.sleeps
+    if asleep and at_least == 0.0 and _refused(readings, constraints, now):
+        return max(1.0, spec.minimum), True, QUEUED
     if asleep and at_least == 0.0 and not wakes:
         return 0.0, False, memory.reason if settling else INCOMPLETE
     return held, True, memory.reason if settling and memory.active and held == memory.replicas else INCOMPLETE

@@ -1,5 +1,7 @@
 """A woken workload is not scaled down while it starts, nor one without state before its windows are filled."""
 
+import math
+
 import pytest
 
 from scaler.model import Reason
@@ -174,6 +176,25 @@ def test_sleeping_workload_without_readings_stays_asleep(chat, fresh):
 
     assert chat.step(after=1, **NO_READINGS) == (0, False, Reason.HELD)
     assert chat.step(after=86400, **NO_READINGS) == (0, False, Reason.HELD)
+
+
+def test_sleeping_workload_is_woken_by_a_refused_request_whatever_else_is_missing(workload, fresh):
+    listed = workload(Spec(0, 8, ((Signal.WORK, 16.0),), keep_warm=15.0, gateway=True, fixed=True))
+    listed.step(**fresh())
+    assert listed.step(after=15, **fresh()) == (0, False, Reason.ASLEEP)
+    # The engine has ended and is still in the static list, and no cluster counts replicas. The gateway answers.
+    missing = fresh(waiting=math.nan, running=math.nan) | {"pods_fresh": 0}
+    assert listed.step(after=15, **missing)[:2] == (0, False)
+    refused = listed.now + 1
+    assert listed.step(after=1, **missing, refused_at=refused) == (1, True, Reason.QUEUED)
+    assert listed.step(after=1, **missing, refused_at=refused)[:2] == (1, True)
+
+
+def test_sleeping_workload_is_woken_by_a_refused_request_at_an_incomplete_target(brief, fresh):
+    brief.step(**fresh(**ASLEEP))
+    incomplete = fresh(**ASLEEP) | {"gateway_partial": True}
+    assert brief.step(after=1, **incomplete)[:2] == (0, False)
+    assert brief.step(after=1, **incomplete, refused_at=brief.now + 1) == (1, True, Reason.QUEUED)
 
 
 def test_sleeping_workload_without_readings_is_woken_if_configured(workload, fresh):
