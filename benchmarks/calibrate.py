@@ -1,7 +1,7 @@
 """Compares what the simulator predicts with a live engine, from a profile fitted from its metrics.
 
-`python benchmarks/calibrate.py [vllm] [--write]`: llama.cpp, or vLLM as `make test-engines` installs it. `--write` writes
-benchmarks/CALIBRATION.md or CALIBRATION-VLLM.md.
+`python benchmarks/calibrate.py [vllm] [--write]`: llama.cpp, or vLLM as `make test-engines` installs it. `--write`
+writes benchmarks/CALIBRATION.md or CALIBRATION-VLLM.md.
 """
 
 from __future__ import annotations
