@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import WorkloadKey
-from scaler.engine.decision_log import ENTRY_BYTES, FEWEST, MOST, WIDTH, DecisionLog, blank
+from scaler.engine.decision_log import ENTRY_BYTES, FEWEST, MOST, TOGETHER_S, WIDTH, DecisionLog, blank
 from scaler.policy.columns import Signal, Spec
 from scaler.workloads.spec import WorkloadSpec
 
@@ -118,7 +118,7 @@ class TestDue:
             due = np.flatnonzero(log.due(np.arange(600), float(second)))
             noted(log, float(second), due)
             most = max(most, len(due))
-        assert most <= 2 * 600 / log.every_s
+        assert most <= 2 * 600 * TOGETHER_S / log.every_s
 
     def test_entries_continue_after_the_clock_was_set_back(self):
         log = DecisionLog(plans("a"), 2**20)
