@@ -13,6 +13,7 @@ What a response does to a series that the target has exposed before:
 | not at all                                                          | incomplete: missing                   |
 | not at all, and the process has restarted                           | forgotten                             |
 | not at all, nor any series with its labels, for long enough         | forgotten: adapter or engine unloaded |
+| not at all, even from the first on, but its partner (`Kind.paired`) | incomplete: missing                   |
 
 A restart shows in `process_start_time_seconds`, or in a counter that falls where that series is not exposed. A series
 is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. If
@@ -29,7 +30,7 @@ series='vllm:num_requests_waiting{engine="1"}')`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, isnan, nan
@@ -138,7 +139,8 @@ class Completeness:
         self._values = np.where(valid, values, self._values)
         if self._missing:
             self._expire(page, received_at)
-        if not self._missing and not page.broken and not page.conflicts and bool(valid.all()):
+        whole = not (self._missing or page.broken or page.conflicts or plan.unpaired)
+        if whole and bool(valid.all()):
             return samples
         return self._with_gaps(plan, page, samples, values, valid)
 
@@ -268,6 +270,7 @@ class Completeness:
             *self._absent(subjects),
             *self._unparsable(plan, page, samples.subjects),
         ]
+        found += _without_partner(plan, page, {(row, quantity) for row, quantity, *_ in found})
         if not found:
             return samples
         bounds = plan.lower_bounds(page)
@@ -327,6 +330,13 @@ class Completeness:
             for row, subject in enumerate(subjects):
                 if isinstance(subject, Gpu) == (quantity in GPU_ACTIVITY):
                     yield row, quantity, GapReason.UNPARSABLE, family, nan
+
+
+def _without_partner(plan: ReadPlan, page: Page, explained: Collection[tuple[int, Quantity]]) -> Iterator[_Found]:
+    for each in plan.unpaired:
+        if (each.row, each.quantity) not in explained:
+            name, labels = page.layout.read(each.series)
+            yield each.row, each.quantity, GapReason.MISSING, f"partner of {_text(name, labels)}", nan
 
 
 def _identity(subject: Subject) -> Subject | tuple[str, str | None]:

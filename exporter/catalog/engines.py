@@ -93,7 +93,11 @@ _VLLM_HISTOGRAMS = (
     ),
 )
 
-VLLM = Kind("vllm", {"vllm:": 2}, port=8000, work=16.0, rows=_VLLM_ROWS, histograms=_VLLM_HISTOGRAMS, forgets=True)
+VLLM = Kind(
+    "vllm", {"vllm:": 2}, port=8000, work=16.0, rows=_VLLM_ROWS, histograms=_VLLM_HISTOGRAMS,
+    paired=(Q.REQUESTS_WAITING, Q.REQUESTS_RUNNING),  # made together, for each engine
+    forgets=True,
+)  # fmt: skip
 
 
 # SGLang: python/sglang/srt/observability/{metrics_collector,scheduler_metrics_mixin}.py. Each rank of an engine has a

@@ -27,7 +27,7 @@ from exporter.histogram import Latency, LatencyBuckets, Parts
 from exporter.model import Quantity, Subject
 from exporter.textformat import Layout
 
-from .plan import Cell, Mask, ReadPlan, build
+from .plan import Cell, Mask, ReadPlan, Unpaired, build
 from .schema import Columns, Combine, Finish, Key, Labels, SeriesRow, Subjects, one_queue_each, unchanged
 
 # What shows a request at zero replicas. "queue": a broker, or a gateway that keeps the request. "in_flight": a gateway
@@ -85,6 +85,7 @@ def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
         families={name: row.column for row in kind.rows for name in row.names},
         feeds={**kind.feeds, **{part.column: kind.feeds.get(part.row.column, part.row.column) for part in parts}},
         histograms=_histograms(kind.histograms, row_of, layout) if len(subjects) <= MOST_SUBJECTS else {},
+        unpaired=tuple(_unpaired(kind, placed, layout)),
     )
 
 
@@ -108,6 +109,7 @@ class Kind:
     counts_open: its requests in flight are counted by itself, so they show one that waits in an engine that sleeps.
     families: those that `compile` reads without a row.
     histograms: rows of the buckets of a latency; the first family present counts. They are read where a limit is given.
+    paired:  quantities whose series come together: for each label set of one there is one of the other.
     lags:    its gauges are refreshed later than its counters, by seconds: arrivals are counted by first tokens.
     declares: counters that have no series before the first request, only a `# TYPE` line: they are 0 then.
     forgets: a request that its client leaves is among its first tokens and in no counter of requests.
@@ -131,6 +133,7 @@ class Kind:
     families: Collection[str] = ()
     histograms: tuple[SeriesRow, ...] = ()
     declares: Collection[Quantity] = ()
+    paired: tuple[Quantity, Quantity] | None = None
     lags: bool = False
     forgets: bool = False
     unsized: str = ""
@@ -163,6 +166,16 @@ def _from_zero(columns: Collection[str], finish: Finish) -> Finish:
         return finish(values, subjects)
 
     return fill
+
+
+def _unpaired(kind: Kind, placed: _Placed, layout: Layout) -> Iterator[Unpaired]:
+    """The series without a partner. If a whole family is absent, its quantity is unknown anyway."""
+    series = {row.column: members for row, members in zip(kind.rows, placed, strict=True)}
+    for one, other in (kind.paired, kind.paired[::-1]) if kind.paired is not None else ():
+        having = {frozenset(layout.labels(index).items()) for index, _ in series[other]}
+        for index, at in series[one] if having else ():
+            if frozenset(layout.labels(index).items()) not in having:
+                yield Unpaired(index, at, Quantity(other))
 
 
 def is_probe(labels: Labels) -> bool:

@@ -65,6 +65,15 @@ class Wanted:
     quantity: Quantity
 
 
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """A series whose partner of another family is not in the response: a quantity of `row` is a lower bound."""
+
+    series: int
+    row: int
+    quantity: Quantity
+
+
 # What decides about replicas and idleness: requests in hand, counters that rise with activity, GPU activity.
 ESSENTIAL = frozenset({
     Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING, Quantity.REQUESTS_HELD, Quantity.REQUESTS_FINISHED,
@@ -110,6 +119,7 @@ class ReadPlan:
     wanted_high: Floats
     families: Mapping[str, Quantity]  # the families of ESSENTIAL quantities, whether or not the layout has them
     histograms: Mapping[Latency, Mapping[int, Parts]]  # by the row of the subject; read where a limit is given
+    unpaired: tuple[Unpaired, ...]
 
     def read(self, page: Page, received_at: float) -> Samples:
         """The samples. received_at: POSIX seconds, for series without a timestamp."""
@@ -233,6 +243,7 @@ def build(
     families: Mapping[str, str] = MappingProxyType({}),
     feeds: Mapping[str, str] = MappingProxyType({}),
     histograms: Mapping[Latency, Mapping[int, Parts]] = MappingProxyType({}),
+    unpaired: Sequence[Unpaired] = (),
 ) -> ReadPlan:
     """Sorts cells into a plan.
 
@@ -242,6 +253,7 @@ def build(
     families: the column of each family of the kind.
     feeds:    the quantity that a column of the kind's own becomes.
     histograms: those of each subject, by its row.
+    unpaired: series without their partner.
     """
     essential = {column: quantity for column in {*families.values(), *(cell.column for cell in cells)}
                  if (quantity := feeds.get(column, column)) in ESSENTIAL}  # fmt: skip
@@ -280,6 +292,7 @@ def build(
         wanted_high=np.array([units[each.series].high for each in wanted]),
         families={name: Quantity(essential[column]) for name, column in families.items() if column in essential},
         histograms=histograms,
+        unpaired=tuple(unpaired),
     )
 
 

@@ -61,6 +61,21 @@ def test_series_without_a_valid_value_is_incomplete_even_in_the_first_response(e
     assert engine.read(*whole(0, 3), *whole(1, 30)).gaps == ()
 
 
+def test_engine_without_the_partner_of_its_series_is_incomplete_even_in_the_first_response(engine):
+    samples = engine.read(*whole(0, 3), *whole(1)[1:])
+    assert gaps(samples) == [(WAITING, GapReason.MISSING, 3.0)]
+    assert samples.gaps[0].series == 'partner of vllm:num_requests_running{model_name="m",engine="1"}'
+    assert engine.read(*whole(0, 3), *whole(1, 30)).gaps == ()
+    found = Engine().read(*whole(0, 3, 4), line(1, 2))
+    assert (gaps(found), found.column(WAITING)[0]) == ([(RUNNING, GapReason.MISSING, 4.0)], 5.0)
+
+
+def test_family_that_is_absent_is_unknown_and_no_missing_partner(engine):
+    samples = engine.read(*whole(0)[1:], *whole(1)[1:])
+    assert samples.gaps == ()
+    assert WAITING not in samples.quantities
+
+
 def test_series_that_is_repeated_with_another_value_is_incomplete_and_at_least_the_largest(engine):
     samples = engine.read(*whole(0, 0), line(0, 30))
     assert gaps(samples) == [(WAITING, GapReason.CONFLICTING, 30.0)]
@@ -111,13 +126,13 @@ class TestBecomesCompleteAgain:
     def test_after_a_restart_by_the_start_time(self, engine):
         start = "process_start_time_seconds {}".format
         engine.read(*whole(0), *whole(1, 30), start(100.0))
-        assert engine.read(*whole(0), *whole(1)[1:], start(100.01)).gaps != ()
-        assert engine.read(*whole(0), *whole(1)[1:], start(900.0)).gaps == ()
+        assert engine.read(*whole(0), *whole(1)[:2], start(100.01)).gaps != ()
+        assert engine.read(*whole(0), *whole(1)[:2], start(900.0)).gaps == ()
 
     def test_after_a_restart_by_a_decreasing_counter(self, engine):
         engine.read(*whole(0, tokens=100), *whole(1, 30))
-        assert engine.read(*whole(0, tokens=100), *whole(1)[1:]).gaps != ()
-        assert engine.read(*whole(0, tokens=7), *whole(1)[1:]).gaps == ()
+        assert engine.read(*whole(0, tokens=100), *whole(1)[:2]).gaps != ()
+        assert engine.read(*whole(0, tokens=7), *whole(1)[:2]).gaps == ()
 
     def test_not_after_a_decreasing_counter_with_the_same_start_time(self, engine):
         start = "process_start_time_seconds 100"

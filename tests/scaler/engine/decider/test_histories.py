@@ -334,6 +334,12 @@ def test_no_history_scales_to_zero_while_requests_are_in_progress(history, expos
     play(history, exposes_start=exposes_start)
 
 
+def test_series_hidden_since_the_start_of_its_pod_scales_no_request_to_zero():
+    """Found by `make fuzz`: asleep for want of work, woken for one request, whose series is never shown."""
+    asleep, woken = [(("rest",), 1)] * 6, (("load", 0, 0, 1, 0), 1)
+    play([*asleep, woken, (("spoil", 0, 1, "missing"), 10)], exposes_start=False)
+
+
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=QUIET)
 @given(HISTORIES)
 def test_repaired_and_idle_fleet_goes_to_zero_and_comes_back_after_every_history(history):
