@@ -1,11 +1,13 @@
 """The Kubernetes API as plain JSON, over the official client, which supports all kinds of kubeconfig.
 
 Worked example: `api.get("/api/v1/namespaces/ai")` is a document, or None if there is no such object; `api.post(path,
-document)` creates one. Any other failure is an `ApiFailure` with the server's message.
+document)` creates one, and `api.create(document)` finds the path by itself. Any other failure is an `ApiFailure` with
+the server's message.
 """
 
 import json
 from http import HTTPStatus
+from pathlib import Path
 from urllib.parse import quote
 
 from kubernetes import client, config
@@ -28,6 +30,12 @@ class Api:
         assert self._client.configuration.verify_ssl, f"{kubeconfig}: insecure-skip-tls-verify: name the CA instead"
         self._server = self._client.configuration.host
         self._headers = {}
+        self._resources = {}  # by apiVersion, then by kind
+
+    def access(self):
+        """The server, as in a kubeconfig's `cluster`."""
+        trust = self._client.configuration.ssl_ca_cert
+        return {"server": self._server, **({"certificate-authority": str(Path(trust).resolve())} if trust else {})}
 
     def with_token(self, token):
         """The same server with this bearer token."""
@@ -40,7 +48,7 @@ class Api:
             configured.ssl_ca_cert,
         )
         other._client, other._server = client.ApiClient(settings), self._server
-        other._headers = {"Authorization": f"Bearer {token}"}
+        other._headers, other._resources = {"Authorization": f"Bearer {token}"}, self._resources
         return other
 
     def close(self):
@@ -74,6 +82,28 @@ class Api:
     def post(self, path, document):
         return self._good("POST", path, *self.request("POST", path, document))
 
+    def serves(self, document):
+        """Whether the cluster has the object's kind."""
+        return document["kind"] in self._kinds(document["apiVersion"])
+
+    def collection(self, document):
+        """The path of the list that the object belongs to."""
+        version, metadata = document["apiVersion"], document["metadata"]
+        resource = self._kinds(version)[document["kind"]]
+        scope = f"/namespaces/{metadata['namespace']}" if resource["namespaced"] else ""
+        return f"{_root(version)}{scope}/{resource['name']}"
+
+    def create(self, document, *, dry_run=False):
+        """Create any object; an unknown field is an error. dry_run: everything but the write."""
+        path = f"{self.collection(document)}?fieldValidation=Strict{'&dryRun=All' if dry_run else ''}"
+        return self.post(path, document)
+
+    def _kinds(self, version):
+        if version not in self._resources:
+            found = self.get(_root(version)) or {"resources": []}
+            self._resources[version] = {each["kind"]: each for each in found["resources"] if "/" not in each["name"]}
+        return self._resources[version]
+
     def put(self, path, document):
         return self._good("PUT", path, *self.request("PUT", path, document))
 
@@ -95,3 +125,7 @@ class Api:
         if status not in SUCCESS:
             raise ApiFailure(method, path, status, json.dumps(document))
         return document
+
+
+def _root(version):
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"

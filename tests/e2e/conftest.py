@@ -1,13 +1,18 @@
-"""A real control plane, a node without a kubelet, and the daemon as a process of this host, which tests can kill.
+"""A real control plane, a node without a kubelet, the shipped chart, and the daemon as a process of this host.
 
-Cluster, node and daemon live for the whole session; each test has its own namespace, and starts with a running daemon.
+Cluster and node live for the whole session. Each file has its own release of the chart with its own daemon, which
+tests can kill, and each test its own namespace; the daemon watches the namespaces of its file alone. So files run side
+by side (`-n 4 --dist loadfile`). A file sets by constants of its module what differs:
+
+VALUES: the chart's values; by default for KEDA.
+ALONE:  no other file runs meanwhile, because it takes what all use: an APIService, or KEDA's operator. Its daemon
+        watches all namespaces, as the chart's default does, and so can share GPUs.
 """
 
 import re
 import uuid
 
 import pytest
-import trustme
 
 from tests.fakes.ports import free_ports
 from tests.fakes.targets import serving_targets
@@ -15,25 +20,20 @@ from tests.fakes.targets import serving_targets
 from . import control_plane
 from .api import Api
 from .daemon import Daemon
-from .hollow_node import HollowNode
-from .metrics_api import NAMESPACE, SERVER_NAME, SERVICE, Registered
+from .hollow_node import LABELS, HollowNode
+from .release import KEDA, Release
 from .tenant import Tenant
 
-# Fresh for 3 s, then held for 25 s, so that a test covers both the held decision and the error.
-HOLD_S = 25
-CONFIG = """\
-listen:
-  http: "127.0.0.1:{http}"
-  grpc: "0.0.0.0:{grpc}"
-  metrics_api: {{address: "0.0.0.0:{metrics}", certificate: {folder}/tls.crt, key: {folder}/tls.key,
-                service: {service}, external: true, custom: true}}
-scrape: {{interval: 0.5s, timeout: 0.5s}}
-freshness: {{intervals: 6, hold: {hold}s, impute_after: 3s, at_start: 0s}}
-tick: 0.2s
-log: {{format: json}}
-kubernetes: {{kubeconfig: {kubeconfig}}}
-gpus: [{{url: "{gpus}"}}]
-"""
+
+def is_alone(module):
+    return getattr(module, "ALONE", False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Files that run alone come last: they wait for all others."""
+    here = __name__.rpartition(".")[0]
+    items.sort(key=lambda item: item.module.__name__.startswith(here) and is_alone(item.module))
 
 
 @pytest.fixture(scope="session")
@@ -57,34 +57,58 @@ def targets(cluster):
 
 @pytest.fixture(scope="session")
 def node(api, targets):
-    hollow = HollowNode(api, targets)
+    hollow = HollowNode(api, targets, f"tidegate-e2e-{uuid.uuid4().hex[:6]}")
     yield hollow
     hollow.end()
     hollow.check()
 
 
-@pytest.fixture(scope="session")
-def authority():
-    """The CA of the daemon's certificate."""
-    return trustme.CA()
+@pytest.fixture(scope="module")
+def turn(cluster, request, tmp_path_factory):
+    with control_plane.turn(tmp_path_factory, alone=is_alone(request.module)):
+        yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def namespaces(api, node, turn, request):
+    """{name of a test: its namespace} of this file, and one with the node's dcgm-exporter."""
+    items = [item for item in request.session.items if item.path == request.path]
+    tests = [item.name for item in items if "tenant" in item.fixturenames]
+    run = uuid.uuid4().hex[:6]
+    slugs = {name: re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[-48:].strip("-") for name in tests}
+    names = {"gpus": f"gpus-{run}", **{name: f"{slug}-{run}" for name, slug in slugs.items()}}
+    for name in names.values():
+        api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": LABELS}})
+    node.export_gpus(names["gpus"])
+    yield names
+    for name in names.values():
+        api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="module")
+def release(api, cluster, namespaces, request):
+    """The chart's objects in the cluster, without its APIServices."""
+    everywhere = {"kubernetes": {}, "sharing": {"max_priority": 100}}
+    here = {"kubernetes": {"namespaces": list(namespaces.values())}}
+    config = everywhere if is_alone(request.module) else here
+    values = {"config": config, **getattr(request.module, "VALUES", KEDA)}
+    created = Release(api, f"tidegate-e2e-{uuid.uuid4().hex[:6]}", values, cluster.host)
+    try:
+        created.install()
+        yield created
+    finally:
+        created.uninstall()
+
+
+@pytest.fixture(scope="module")
 def ports():
     return dict(zip(("http", "grpc", "metrics"), free_ports(3), strict=True))
 
 
-@pytest.fixture(scope="session")
-def daemon(cluster, node, authority, ports, tmp_path_factory):
+@pytest.fixture(scope="module")
+def daemon(release, ports, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tidegate")
-    certificate = authority.issue_cert(SERVER_NAME)
-    (folder / "tls.crt").write_bytes(b"".join(part.bytes() for part in certificate.cert_chain_pems))
-    certificate.private_key_pem.write_to_path(str(folder / "tls.key"))
-    config = folder / "config.yaml"
-    settings = {"folder": folder, "hold": HOLD_S, "kubeconfig": cluster.kubeconfig.resolve(), "gpus": node.gpus_url}
-    settings["service"] = f"{SERVICE}.{NAMESPACE}"
-    config.write_text(CONFIG.format(**ports, **settings), encoding="utf-8")
-    process = Daemon(config, ports["http"], folder)
+    process = Daemon(release.configuration(folder, ports), ports["http"], folder)
     process.start()
     yield process
     process.recover()
@@ -100,18 +124,17 @@ def tidegate(daemon):
 
 
 @pytest.fixture
-def tenant(api, node, targets, cluster, ports, tidegate, request):
+def tenant(api, node, targets, cluster, namespaces, ports, tidegate, request):
     """A namespace for this test alone."""
-    slug = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[-48:].strip("-")
     grpc = f"{cluster.host}:{ports['grpc']}"
-    created = Tenant(f"{slug}-{uuid.uuid4().hex[:6]}", api, node, targets, cluster.host, grpc, tidegate)
+    created = Tenant(namespaces[request.node.name], api, node, targets, cluster.host, grpc, tidegate)
     yield created
     tidegate.recover()
     created.clear()
 
 
-@pytest.fixture
-def registered(api, cluster, ports, authority):
+@pytest.fixture(scope="module")
+def registered(release, daemon, ports):
     """Registers the metrics API at the API server; former providers of its groups get them back."""
-    with Registered(api, cluster.host, ports["metrics"], authority) as registered_api:
-        yield registered_api
+    release.register(ports["metrics"])
+    return release

@@ -5,6 +5,7 @@ this host that its API server and KEDA can dial. Otherwise `TIDEGATE_E2E_KEDA_MA
 which is applied to a K3s in Docker. Without either all tests are skipped with the reason.
 """
 
+import fcntl
 import ipaddress
 import os
 import shutil
@@ -19,6 +20,7 @@ KUBECONFIG = "TIDEGATE_E2E_KUBECONFIG"
 HOST = "TIDEGATE_E2E_HOST"
 KEDA_MANIFEST = "TIDEGATE_E2E_KEDA_MANIFEST"
 KEDA_RESTART = "TIDEGATE_E2E_KEDA_RESTART"
+WORKER = "PYTEST_XDIST_WORKER"
 
 K3S_IMAGE = "rancher/k3s:v1.35.0-k3s1"
 IN_K3S = "/keda.yaml"
@@ -38,8 +40,6 @@ class ControlPlane(NamedTuple):
 @contextmanager
 def control_plane(folder):
     """A control plane for the duration of the block. Skips if there is none."""
-    if "PYTEST_XDIST_WORKER" in os.environ and {KUBECONFIG, KEDA_MANIFEST} & os.environ.keys():
-        pytest.skip("one node and one metrics API serve all of these: run tests/e2e by itself, without -n")
     if KUBECONFIG in os.environ:
         host = os.environ.get(HOST)
         if host is None:
@@ -53,7 +53,19 @@ def control_plane(folder):
 
 
 @contextmanager
+def turn(tmp_path_factory, *, alone):
+    """Waits until the cluster is free for a file: for itself alone, or beside others that are not alone."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if WORKER in os.environ else folder
+    with (shared / "turn").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)  # until it is closed
+        yield
+
+
+@contextmanager
 def _k3s(folder):
+    if WORKER in os.environ and KEDA_MANIFEST in os.environ:
+        pytest.skip(f"each worker would start its own K3s: without {KUBECONFIG} run tests/e2e without -n")
     if KEDA_MANIFEST not in os.environ:
         pytest.skip(f"no control plane: {KUBECONFIG} is not set, nor is {KEDA_MANIFEST} (for K3s in Docker)")
     if (

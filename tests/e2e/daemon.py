@@ -1,5 +1,6 @@
 """The daemon as a process of this host that tests kill, freeze and restart, always on the same ports."""
 
+import json
 import os
 import signal
 import subprocess
@@ -72,6 +73,13 @@ class Daemon:
             return None
         keys = [(entry["workload"]["namespace"], entry["workload"]["name"]) for entry in board]
         return board[keys.index((namespace, name))] if (namespace, name) in keys else None
+
+    def doctor(self):
+        """The checks of `tidegate doctor` with this configuration."""
+        command = [sys.executable, "-m", "scaler", "doctor", "-c", str(self._config), "-o", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
+        assert done.returncode in {0, 1}, done.stderr
+        return json.loads(done.stdout)
 
     def logged(self, event):
         return log_lines(self.log, event)

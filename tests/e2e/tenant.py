@@ -2,8 +2,7 @@
 
 import json
 
-from .hollow_node import NAME as NODE
-from .hollow_node import Work
+from .hollow_node import MODEL_LABEL, Work, pod_status
 from .waiting import SOON_S, history, stays, until
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
@@ -14,12 +13,6 @@ AT_ONCE = {"stabilizationWindowSeconds": 0, "tolerance": "0"}
 BEHAVIOR = {
     "scaleUp": {**AT_ONCE, "policies": [{"type": "Pods", "value": 100, "periodSeconds": 1}]},
     "scaleDown": {**AT_ONCE, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 1}]},
-}
-POD = {
-    "nodeName": NODE,
-    "tolerations": [{"operator": "Exists"}],
-    "automountServiceAccountToken": False,
-    "containers": [{"name": "server", "image": "example/server:1"}],
 }
 # For 16 requests per replica, the default for vLLM. Up as shipped: while requests move to new pods, a target that was
 # scraped earlier counts them twice for up to a scrape interval.
@@ -33,18 +26,23 @@ class Tenant:
         self.name, self.api, self.node, self.tidegate = name, api, node, tidegate
         self._targets, self._host, self._grpc = targets, host, grpc
         self._gateway = None
-        api.post("/api/v1/namespaces", {"metadata": {"name": name}})
 
-    def deployment(self, name, engine, *, requests=0, replicas=1, surge=1, **metadata):
+    def deployment(self, name, engine, *, requests=0, replicas=1, surge=1, gpus=0, sleeps=False, **metadata):
         """A Deployment with pods that share that many requests and expose `engine`'s metrics. Returns when all are
         ready: a load that starts only when the test scales is a different scenario.
+
+        gpus: of one pod, of the node's model.
         """
-        self.node.work[self.name, name] = Work(engine, requests)
+        self.node.work[self.name, name] = Work(engine, requests, sleeps=sleeps)
+        pod = self.node.pod_spec()
+        if gpus:
+            limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+            pod = self.node.pod_spec(**limits) | {"nodeSelector": {MODEL_LABEL: self.node.model}}
         spec = {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
             "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": POD},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
         }
         self.api.post(DEPLOYMENTS.format(self.name), {"metadata": {"name": name, **metadata}, "spec": spec})
         self.until_settled(name, replicas)
@@ -56,10 +54,8 @@ class Tenant:
         self._gateway = target = self._targets.open(self._host)
         target.body = text
         pods, slices = f"/api/v1/namespaces/{self.name}/pods", "/apis/discovery.k8s.io/v1"
-        self.api.post(pods, {"metadata": {"name": f"{name}-0"}, "spec": POD})
-        ready = {"type": "Ready", "status": "True"}
-        status = {"phase": "Running", "podIP": self._host, "podIPs": [{"ip": self._host}], "conditions": [ready]}
-        self.api.patch(f"{pods}/{name}-0/status", {"status": status})
+        self.api.post(pods, {"metadata": {"name": f"{name}-0"}, "spec": self.node.pod_spec()})
+        self.api.patch(f"{pods}/{name}-0/status", {"status": pod_status(self._host, ready=True)})
         ports = [{"name": "metrics", "port": self._targets.port, "protocol": "TCP"}]
         service = {"metadata": {"name": name}, "spec": {"ports": ports}}
         self.api.post(f"/api/v1/namespaces/{self.name}/services", service)
@@ -156,13 +152,12 @@ class Tenant:
         self.api.delete(f"/api/v1/namespaces/{self.name}/pods/{document['metadata']['name']}")
 
     def clear(self):
-        """Delete settled. ScaledObjects first: KEDA has a finalizer on them."""
+        """Delete all, ScaledObjects first: KEDA has a finalizer on them. The namespace may end later."""
         if self._gateway is not None:
             self._targets.close(self._gateway.address)
         if self.api.get("/apis/keda.sh/v1alpha1") is not None:
             self.api.delete(SCALED_OBJECTS.format(self.name))
             until(lambda: self.api.items(SCALED_OBJECTS.format(self.name)), lambda left: not left)
         self.api.delete(f"/api/v1/namespaces/{self.name}")
-        until(lambda: self.api.get(f"/api/v1/namespaces/{self.name}"), lambda left: left is None)
         for key in [key for key in self.node.work if key[0] == self.name]:
             del self.node.work[key]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from .conftest import HOLD_S
+from .release import HOLD_S
 from .tenant import QUICK
 from .waiting import until
 

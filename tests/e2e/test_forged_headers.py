@@ -6,11 +6,13 @@ import pytest
 import trustme
 import urllib3
 
-from .metrics_api import READER, SERVER_NAME
+from .release import METRICS_API
 from .tenant import QUICK
 from .test_metrics_api import annotations
 from .waiting import until
 
+VALUES = METRICS_API
+ALONE = True
 FORGED = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
 
 
@@ -32,20 +34,21 @@ def token(tenant, name):
     return tenant.api.post(f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 3600}})["status"]["token"]
 
 
-def reader_token_of(tenant):
+def reader_token_of(tenant, role):
     """A token with the right to read the metrics in this namespace."""
     reader_token = token(tenant, "reader")
     binding = {
         "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": READER},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "namespace": tenant.name, "name": "reader"}],
     }
     tenant.api.post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{tenant.name}/rolebindings", binding)
     return reader_token
 
 
-def test_forged_headers_through_the_aggregator_change_no_identity(tenant, metric_paths):
-    reader, stranger = tenant.api.with_token(reader_token_of(tenant)), tenant.api.with_token(token(tenant, "stranger"))
+def test_forged_headers_through_the_aggregator_change_no_identity(tenant, metric_paths, release):
+    reader = tenant.api.with_token(reader_token_of(tenant, release.reader))
+    stranger = tenant.api.with_token(token(tenant, "stranger"))
     for path in metric_paths:
         until(lambda path=path: reader.request("GET", path)[0], lambda status: status == HTTPStatus.OK, within=20)
         for headers in ({}, FORGED):
@@ -62,15 +65,15 @@ def test_forged_headers_through_the_aggregator_change_no_identity(tenant, metric
 
 
 def test_direct_requests_are_authenticated_by_token_and_never_by_headers(
-    tenant, metric_paths, cluster, ports, authority, tmp_path
+    tenant, metric_paths, cluster, ports, release, tmp_path
 ):
     trust = tmp_path / "ca.crt"
-    authority.cert_pem.write_to_path(str(trust))
-    reader, stranger = reader_token_of(tenant), token(tenant, "stranger")
+    trust.write_bytes(release.ca)
+    reader, stranger = reader_token_of(tenant, release.reader), token(tenant, "stranger")
 
     def direct(certificate=None):
         """Connections to this host under the name of the Service."""
-        names = {"server_hostname": SERVER_NAME, "assert_hostname": SERVER_NAME}
+        names = {"server_hostname": release.server_name, "assert_hostname": release.server_name}
         files = {"ca_certs": str(trust), "cert_file": certificate}
         return urllib3.HTTPSConnectionPool(cluster.host, ports["metrics"], timeout=10.0, **names, **files)
 

@@ -9,6 +9,7 @@ from .control_plane import KEDA_RESTART
 from .tenant import QUICK
 from .waiting import until
 
+ALONE = True
 A_WHILE_S = 25.0
 
 

@@ -5,8 +5,13 @@ from http import HTTPStatus
 import pytest
 
 from .api import ApiFailure
+from .release import METRICS_API
 from .tenant import DEPLOYMENTS, QUICK
-from .waiting import until
+from .test_shipped_objects import assert_permitted
+from .waiting import stays, until
+
+VALUES = METRICS_API
+ALONE = True
 
 TARGET = {"type": "AverageValue", "averageValue": "1"}
 
@@ -26,39 +31,46 @@ def annotations(tenant, **metadata):
     return {f"tidegate.dev/{key}": value for key, value in tenant.metadata(**metadata).items()}
 
 
-@pytest.mark.parametrize("metric", [external, on_the_object])
-def test_hpa_follows_the_load_and_keeps_replicas_while_the_daemon_is_dead(tenant, page, registered, metric):
-    tenant.deployment("llama", page.vllm, requests=40, annotations=annotations(tenant, **QUICK))
-    tenant.autoscaler("llama", metric("llama"), maximum=9)
-    tenant.until_replicas("llama", 3)
-    tenant.set_load("llama", requests=70)
-    tenant.until_replicas("llama", 5)
-    tenant.stays_at("llama", 5, 5)
+BOTH = {"external": external, "object": on_the_object}
+
+
+def test_api_group_of_another_provider_is_logged(tidegate, release):
+    """KEDA's, until the next test registers Tidegate's."""
+    (error,) = until(lambda: lines_of(tidegate, "API group has another provider"), bool)
+    assert error["ours"] == f"Service {release.namespace}/tidegate"
+
+
+def test_hpas_follow_the_load_and_keep_replicas_while_the_daemon_is_dead(tenant, page, registered):
+    for name, metric in BOTH.items():
+        tenant.deployment(name, page.vllm, requests=40, annotations=annotations(tenant, **QUICK))
+        tenant.autoscaler(name, metric(name), maximum=9)
+    all_follow(tenant, requests=40, replicas=3)
+    all_follow(tenant, requests=70, replicas=5)
+    both_stay(tenant, 5, 5)
     tenant.tidegate.kill()
-    tenant.stays_at("llama", 5, 25)
+    both_stay(tenant, 5, 25)
     tenant.tidegate.start()
-    tenant.stays_at("llama", 5, 25)
-    tenant.set_load("llama", requests=20)
-    tenant.until_replicas("llama", 2)
+    both_stay(tenant, 5, 25)
+    all_follow(tenant, requests=20, replicas=2)
 
 
-@pytest.mark.parametrize("metric", [external, on_the_object])
-def test_hpa_scales_to_zero_and_back_if_the_cluster_allows_it(tenant, page, registered, metric):
+def test_hpas_scale_to_zero_and_back_if_the_cluster_allows_it(tenant, page, registered):
     front = tenant.gateway("front", page.epp(held=0, ready=1))
     metadata = annotations(tenant, gateway="front", **QUICK)
-    tenant.deployment("llama", page.vllm, requests=40, replicas=3, annotations=metadata)
-    try:
-        tenant.autoscaler("llama", metric("llama"), minimum=0, maximum=9)
-    except ApiFailure as failure:
-        if failure.status == HTTPStatus.UNPROCESSABLE_ENTITY and "minReplicas" in str(failure):
-            pytest.skip("this cluster refuses minReplicas: 0 (HPAScaleToZero is off)")
-        raise
-    tenant.until_replicas("llama", 3)
-    tenant.set_load("llama", requests=0)
-    tenant.until_replicas("llama", 0)
-    tenant.stays_at("llama", 0, 20)
+    for name, metric in BOTH.items():
+        tenant.deployment(name, page.vllm, requests=40, replicas=3, annotations=metadata)
+        try:
+            tenant.autoscaler(name, metric(name), minimum=0, maximum=9)
+        except ApiFailure as failure:
+            if failure.status == HTTPStatus.UNPROCESSABLE_ENTITY and "minReplicas" in str(failure):
+                pytest.skip("this cluster refuses minReplicas: 0 (HPAScaleToZero is off)")
+            raise
+    all_follow(tenant, requests=40, replicas=3)
+    all_follow(tenant, requests=0, replicas=0)
+    both_stay(tenant, 0, 20)
     front.body = page.epp(held=20, ready=0)
-    tenant.until_replicas("llama", 2)
+    for name in BOTH:
+        tenant.until_replicas(name, 2)
 
 
 def test_unknown_workload_is_an_error_for_the_hpa_and_no_zero(tenant, page, registered):
@@ -74,15 +86,28 @@ def test_unknown_workload_is_an_error_for_the_hpa_and_no_zero(tenant, page, regi
     tenant.until_replicas("llama", 3)
 
 
-def test_api_group_of_another_provider_is_logged_and_so_is_its_registration(tidegate, request):
-    external = "v1beta1.external.metrics.k8s.io"
+def test_registration_is_logged(tidegate, registered):
+    until(lambda: lines_of(tidegate, "API group registered"), bool)  # checked every minute
 
-    def lines_of(event):
-        return [line for line in tidegate.logged(event) if line["api_service"] == external]
 
-    tidegate.stop()
-    tidegate.start()
-    (error,) = until(lambda: lines_of("API group has another provider"), bool)
-    assert error["ours"] == "Service tidegate-e2e/tidegate"
-    request.getfixturevalue("registered")
-    until(lambda: lines_of("API group registered"), bool)  # checked every minute
+def test_service_account_has_every_permission_for_the_metrics_api(tidegate, registered):
+    assert_permitted(tidegate)
+
+
+def lines_of(tidegate, event):
+    name = "v1beta1.external.metrics.k8s.io"
+    return [line for line in tidegate.logged(event) if line["api_service"] == name]
+
+
+def all_follow(tenant, *, requests, replicas):
+    for name in BOTH:
+        tenant.set_load(name, requests=requests)
+    for name in BOTH:
+        tenant.until_replicas(name, replicas)
+
+
+def both_stay(tenant, replicas, seconds):
+    def ask():
+        return [tenant.replicas(name) for name in BOTH]
+
+    stays(ask, [replicas] * len(BOTH), seconds, lambda: [tenant.describe(name) for name in BOTH])

@@ -25,16 +25,20 @@ PATIENCE_S = 60.0  # never reached: only shows which call hung
 class Target:
     """behaviour: "ok", "error" (HTTP 500), "hang" (no response until `release` is set), "endless" or "closed".
 
-    scrapes: the number of requests so far.
+    scrapes: the number of requests so far. calls: the paths of POST requests, all of which succeed.
     """
 
     address: str = ""
     body: str | bytes = ""
     behaviour: str = "ok"
     scrapes: int = 0
+    calls: list = field(default_factory=list)
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def respond(self, request):
+        if request.method == "POST":
+            self.calls.append(request.match_info["call"])
+            return web.Response()
         self.scrapes += 1
         match self.behaviour:
             case "error":
@@ -67,6 +71,7 @@ class TargetServer:
         self._open = {}  # address: (target, site)
         app = web.Application()
         app.router.add_get("/metrics", self._respond)
+        app.router.add_post("/{call}", self._respond)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         self._call(self._runner.setup())
 
