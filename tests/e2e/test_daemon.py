@@ -13,7 +13,7 @@ def loaded(tenant, page):
     """70 requests, 5 replicas."""
     tenant.gateway("front", page.epp(held=0, ready=1))
     tenant.deployment("llama", page.vllm, requests=70, replicas=2)
-    tenant.scaled_object("llama", minimum=0, maximum=9, gateway="front", **QUICK)
+    tenant.scaled_object("llama", minimum=0, maximum=9, cooldown=120, gateway="front", **QUICK)
     tenant.until_replicas("llama", 5)
     tenant.stays_at("llama", 5, 5)
     return tenant

@@ -29,7 +29,7 @@ def restart(api):
 def test_keda_restart_while_the_daemon_is_down_scales_nothing_and_both_follow_again(tenant, page, tidegate, api):
     tenant.gateway("front", page.epp(held=0, ready=1))
     tenant.deployment("llama", page.vllm, requests=70, replicas=2)
-    tenant.scaled_object("llama", minimum=0, maximum=9, gateway="front", **QUICK)
+    tenant.scaled_object("llama", minimum=0, maximum=9, cooldown=120, gateway="front", **QUICK)
     tenant.until_replicas("llama", 5)
     tenant.stays_at("llama", 5, 5)
     tidegate.kill()
