@@ -79,7 +79,7 @@ class ServiceTargets:
 
     async def refresh(self, now: float) -> None:
         endpoints = self._cluster.endpoints(self._namespace, self._service, now)
-        if endpoints is None or not self._cluster.synced(PODS, now):
+        if endpoints is None or not self._cluster.synced(PODS, now, self._namespace):
             self._listing = None
             return
         # A dual-stack Service lists each pod under both families, and a pod counts once.

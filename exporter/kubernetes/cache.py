@@ -56,6 +56,7 @@ from .resources import (
     WORKSPACES,
     Resource,
 )
+from .sync_state import SyncState
 
 # The resources between a pod and each kind of target: which pods a target has is known only if all of them are.
 _BELOW: Mapping[str, tuple[Resource, ...]] = {
@@ -116,7 +117,7 @@ class Cluster:
         self.on_change = on_change
         self._namespaces = frozenset(namespaces)
         self._sync_state = SyncState(self._namespaces, blind_s)
-        self._synced_when_counted: frozenset[Resource] | None = None
+        self._synced_when_counted: frozenset[tuple[Resource, str | None]] | None = None
         self._records = Records()
         self._node_gpus: tuple[GpuPart, ...] | None = None
         self._gpu_counter = GpuCounter()
@@ -147,7 +148,7 @@ class Cluster:
         """
         gone = self._records.refs(resource.kind, namespace)
         for begin in range(0, len(objects), MANY):
-            with self._updating(resource, now):
+            with self._updating(resource, namespace, now):
                 for ref, record in objects[begin : begin + MANY]:
                     if ref is not None:
                         gone.discard(ref)
@@ -156,44 +157,50 @@ class Cluster:
                     else:
                         self._records.keep(ref, record)
             yield
-        with self._updating(resource, now):
+        with self._updating(resource, namespace, now):
             for ref in gone:
                 self._records.keep(ref, None)
             self._sync_state.mark_listed(resource, namespace, now)
 
     def apply(self, resource: Resource, type: str, document: Mapping[str, Any], now: float) -> None:  # noqa: A002
         """One object was ADDED, MODIFIED or DELETED. A malformed one keeps its last record."""
-        with self._updating(resource, now):
-            try:
-                ref = identify(resource, document)
-                self._records.keep(ref, None if type == "DELETED" else decode(ref, document))
-            except Malformed:
-                self.malformed[resource.name] += 1
-            self._sync_state.mark_current(resource, now)
+        try:
+            ref = identify(resource, document)
+            record = None if type == "DELETED" else decode(ref, document)
+        except Malformed:
+            self.malformed[resource.name] += 1
+            return
+        with self._updating(resource, ref.namespace, now):
+            self._records.keep(ref, record)
+            self._sync_state.mark_current(resource, ref.namespace, now)
 
-    def mark_current(self, resource: Resource, now: float) -> None:
-        """The stored objects are up to date."""
-        with self._updating(resource, now):
-            self._sync_state.mark_current(resource, now)
+    def mark_current(self, resource: Resource, now: float, namespace: str | None = None) -> None:
+        """The stored objects are up to date, in one namespace or (None) in all."""
+        with self._updating(resource, namespace, now):
+            self._sync_state.mark_current(resource, namespace, now)
 
-    def mark_lost(self, resource: Resource, now: float) -> None:
+    def mark_lost(self, resource: Resource, now: float, namespace: str | None = None) -> None:
         """No updates come from now on, until the next `mark_current`."""
-        self._sync_state.mark_lost(resource, now)
+        self._sync_state.mark_lost(resource, namespace, now)
+
+    def mark_refused(self, resource: Resource, now: float, namespace: str | None = None) -> None:
+        """As lost, because RBAC does not allow it."""
+        self._sync_state.mark_refused(resource, namespace, now)
 
     def mark_absent(self, resource: Resource, now: float) -> None:
         """The cluster does not have the resource: it is known that there are no objects."""
-        with self._updating(resource, now):
+        with self._updating(resource, None, now):
             for ref in self._records.refs(resource.kind, None):
                 self._records.keep(ref, None)
             self._sync_state.mark_absent(resource, now)
 
     @contextmanager
-    def _updating(self, resource: Resource, now: float) -> Iterator[None]:
+    def _updating(self, resource: Resource, namespace: str | None, now: float) -> Iterator[None]:
         """Calls `on_change` for the first change, and notices that a resource was synced."""
         changes = self._records.changes
-        unchanged, synced = not changes, self.synced(resource, now)
+        unchanged, synced = not changes, self.synced(resource, now, namespace)
         yield
-        if not synced and self.synced(resource, now):
+        if not synced and self.synced(resource, now, namespace):
             changes.registry = changes.synced = True
         if unchanged and changes and self.on_change is not None:
             self.on_change()
@@ -207,9 +214,13 @@ class Cluster:
     def watches(self, namespace: str) -> bool:
         return not self._namespaces or namespace in self._namespaces
 
-    def synced(self, resource: Resource, now: float) -> bool:
-        """Whether it was listed in full, and was not lost for too long."""
-        return self._sync_state.synced(resource, now)
+    def synced(self, resource: Resource, now: float, namespace: str | None = None) -> bool:
+        """Whether it was listed in full, and was not lost for too long. namespace: None is every watched one."""
+        return self._sync_state.synced(resource, now, namespace)
+
+    def settled(self, resource: Resource, now: float) -> bool:
+        """Whether it is synced in every watched namespace but those that refuse."""
+        return self._sync_state.settled(resource, now)
 
     def pods_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
         """All pods of `target` that have not ended, by name; None while unknown."""
@@ -261,7 +272,7 @@ class Cluster:
         return ReplicaCount(
             wanted,
             tally.ready,
-            self._sync_state.current_at(resources),
+            self._sync_state.current_at(resources, target.namespace),
             tally.pending,
             sum(sum(pod.gpus.values()) for pod in held),
             existing=tally.existing,
@@ -273,13 +284,13 @@ class Cluster:
         """Whether `count` is None only until its resources are synced: the target has replicas, and may exist."""
         resource = _SCALABLE.get(target.kind)
         resources = () if resource is None else (resource, *_BELOW[target.kind])
-        return bool(resources) and not all(self.synced(each, now) for each in resources)
+        return bool(resources) and not all(self.synced(each, now, target.namespace) for each in resources)
 
     def take_uncounted(self, now: float) -> frozenset[Ref] | None:
         """The targets of which `count` may have changed since the last call; None: all, because a resource was synced
         or lost. Only `ReplicaCount.at` advances by itself.
         """
-        before, synced = self._synced_when_counted, frozenset(each for each in RESOURCES if self.synced(each, now))
+        before, synced = self._synced_when_counted, self._sync_state.synced_parts(RESOURCES, now)
         self._synced_when_counted, changed = synced, self._records.changes.take_uncounted()
         relabelled, self._records.changes.relabelled = self._records.changes.relabelled, False
         return changed if synced == before and not relabelled else None
@@ -424,7 +435,7 @@ class Cluster:
 
     def gpu_exporters(self, now: float) -> tuple[Pod, ...] | None:
         """All pods of dcgm-exporter that have not ended, ready or not; None while unknown."""
-        if not self.synced(PODS, now):
+        if not self.settled(PODS, now):
             return None
         return tuple(pod for pod in self._records.gpu_exporters() if not pod.done)
 
@@ -438,7 +449,7 @@ class Cluster:
         return tuple(ServiceEndpoint(address, ports[address]) for address in sorted(ports))
 
     def _all_synced(self, namespace: str, resources: Iterable[Resource], now: float) -> bool:
-        return self.watches(namespace) and all(self.synced(resource, now) for resource in resources)
+        return self.watches(namespace) and all(self.synced(resource, now, namespace) for resource in resources)
 
     def _below(self, target: Ref) -> tuple[Pod, ...]:
         refs = sorted(ref for ref in self._records.chains.below(target) if ref.kind == "Pod")
@@ -452,46 +463,6 @@ class Cluster:
         names = {f"{target.name}-predictor", f"{target.name}-predictor-default"}
         refs = sorted(ref for ref in self._records.chains.owned(target) if ref.name in names)
         return [found for ref in refs if (found := self._records.get(ref, Scalable)) is not None]
-
-
-class SyncState:
-    """Tracks for each resource whether it was listed in full, and since when no updates come.
-
-    namespaces: those that are watched, each of which is listed on its own; empty is all at once.
-    blind_s:    seconds without updates after which a resource is unknown.
-    """
-
-    def __init__(self, namespaces: Iterable[str], blind_s: float) -> None:
-        self._parts: frozenset[str | None] = frozenset(namespaces) or frozenset({None})
-        self._blind_s = blind_s
-        self._listed: dict[Resource, set[str | None]] = {}
-        self._current_at: dict[Resource, float] = {}
-        self._lost_at: dict[Resource, float] = {}
-
-    def mark_listed(self, resource: Resource, namespace: str | None, now: float) -> None:
-        """One namespace was listed in full."""
-        self._listed.setdefault(resource, set()).add(namespace if resource.namespaced else None)
-        self._current_at[resource] = now
-
-    def mark_absent(self, resource: Resource, now: float) -> None:
-        self._listed[resource] = {None, *self._parts}
-        self.mark_current(resource, now)
-
-    def mark_current(self, resource: Resource, now: float) -> None:
-        self._current_at[resource] = now
-        self._lost_at.pop(resource, None)
-
-    def mark_lost(self, resource: Resource, now: float) -> None:
-        self._lost_at.setdefault(resource, now)
-
-    def synced(self, resource: Resource, now: float) -> bool:
-        listed = self._listed.get(resource, set())
-        in_full = None in listed or (resource.namespaced and self._parts <= listed)
-        return in_full and now - self._lost_at.get(resource, now) <= self._blind_s
-
-    def current_at(self, resources: Iterable[Resource]) -> float:
-        """POSIX seconds when all of these were last up to date. Each must have been listed."""
-        return min(self._current_at[resource] for resource in resources)
 
 
 def count_pods(pods: Iterable[Pod]) -> ReplicaTally:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from random import Random
 from typing import NoReturn
@@ -54,9 +54,8 @@ async def watch_all(
     """
     async with asyncio.TaskGroup() as tasks:
         for resource in (*RESOURCES, *more):
-            lost: set[str | None] = set()
             for namespace in (namespaces or (None,)) if resource.namespaced else (None,):
-                reflector = Reflector(api, resource, namespace, cluster, clock, on_problem, jitter, lost)
+                reflector = Reflector(api, resource, namespace, cluster, clock, on_problem, jitter)
                 tasks.create_task(reflector.follow(), name=f"watch {resource.name} {namespace or ''}".rstrip())
 
 
@@ -64,8 +63,7 @@ async def watch_all(
 class Reflector:
     """Keeps one resource up to date, in one namespace or (None) in all.
 
-    lost:    namespaces without updates, a set that the reflectors of one resource share: the resource is current only
-             while no namespace is lost.
+    lost:    whether no updates come.
     version: of the last list or event; "" if a list is due.
     problem: the kind of the last reported one.
     served:  the resource in the version that the cluster has, as far as is known.
@@ -78,7 +76,7 @@ class Reflector:
     clock: Clock
     on_problem: OnProblem
     jitter: Random
-    lost: set[str | None] = field(default_factory=set)
+    lost: bool = False
     version: str = ""
     delay_s: float = FIRST_DELAY_S
     problem: object = None
@@ -165,16 +163,17 @@ class Reflector:
 
     def _mark_current(self, *, complete: bool = True) -> None:
         """complete: no line was lost."""
-        self.lost.discard(self.namespace)
-        if not self.lost:
-            self.cluster.mark_current(self.resource, self.clock.now())
+        self.lost = False
+        self.cluster.mark_current(self.resource, self.clock.now(), self.namespace)
         if complete:
             self._report(None, None)
 
     def _mark_lost(self, failure: ApiFailure, delay_s: float) -> float:
-        if not self.lost:
-            self.cluster.mark_lost(self.resource, self.clock.now())
-        self.lost.add(self.namespace)
+        if isinstance(failure, Forbidden):
+            self.cluster.mark_refused(self.resource, self.clock.now(), self.namespace)
+        elif not self.lost:
+            self.cluster.mark_lost(self.resource, self.clock.now(), self.namespace)
+        self.lost = True
         # A refusal is a different problem from no answer, for different people. No answer, a 503 and a 429 alternate
         # while an API server restarts, and are one problem.
         status = failure.status or 0
@@ -183,7 +182,7 @@ class Reflector:
         return delay_s
 
     def _mark_absent(self) -> float:
-        self.lost.discard(self.namespace)
+        self.lost = False
         self.cluster.mark_absent(self.resource, self.clock.now())
         self._report(None, None)
         return self._jittered(ABSENT_DELAY_S)

@@ -364,7 +364,7 @@ class ControlLoop:
         cluster = self._context.cluster
         if cluster is None or not self._has_triggers():
             return True
-        return all(cluster.synced(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
+        return all(cluster.settled(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
     def _log_object_errors(self, object_errors: Iterable[str]) -> None:
         """Logs one line when an object becomes invalid, and one when it is fixed."""

@@ -84,8 +84,8 @@ def shown(cluster: Cluster | None, now: float) -> Shown | None:
         cluster.hpas(),
         cluster.scaled_objects(),
         cluster.scalables(),
-        cluster.synced(HPAS, now),
-        cluster.synced(SCALEDOBJECTS, now),
+        cluster.settled(HPAS, now),
+        cluster.settled(SCALEDOBJECTS, now),
         cluster.unscheduled(),
     )
 

@@ -160,6 +160,10 @@ class FakeKubernetes:
         """Answer 403 to list and watch, or to one of them."""
         self._forbidden |= {(verb, resource) for verb in verbs or ("list", "watch")}
 
+    def forbid_namespace(self, namespace):
+        """Answer 403 to every list and watch of it, as if it were deleted together with its Role."""
+        self._forbidden_namespaces.add(namespace)
+
     def fail(self, resource, status, retry_after=None):
         """Answer requests for it with this status."""
         self._failing[resource] = (status, retry_after)
@@ -169,6 +173,7 @@ class FakeKubernetes:
         self._hanging = self._refusing = False
         self._slow_s = 0.0
         self._forbidden = set()
+        self._forbidden_namespaces = set()
         self._failing = {}
         self._changed()
 
@@ -436,7 +441,7 @@ class FakeKubernetes:
         token = call.headers.get("Authorization", "").removeprefix("Bearer ").removeprefix("bearer ")
         if self.tokens is not None and token not in self.tokens:
             return status(401, "Unauthorized", "Unauthorized")
-        if (call.verb, call.resource) in self._forbidden:
+        if (call.verb, call.resource) in self._forbidden or call.namespace in self._forbidden_namespaces:
             where = f'in the namespace "{call.namespace}"' if call.namespace else "at the cluster scope"
             user = "system:serviceaccount:tidegate:tidegate"
             denied = f'{call.resource} is forbidden: User "{user}" cannot {call.verb} resource "{call.resource.name}"'

@@ -112,6 +112,41 @@ def test_unwatched_namespace_is_unknown(ref):
     assert cluster.endpoints("ml", "gateway", T0) is None
 
 
+def test_lost_namespace_is_unknown_and_no_other_is(ref):
+    cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
+    for resource in (PODS, REPLICASETS, SLICES):
+        for namespace in ("ai", "ml"):
+            cluster.replace(resource, namespace, [], T0)
+    cluster.mark_lost(PODS, T0, "ml")
+    late = T0 + BLIND_S + 1
+    assert cluster.pods_of(ref("Deployment", "chat", "ml"), late) is None
+    assert cluster.pods_of(ref("Deployment", "chat"), late) == ()
+    assert (cluster.synced(PODS, late), cluster.synced(PODS, late, "ai")) == (False, True)
+    apply_to(cluster, api.pod("chat-1"), now=late)  # of ai: says nothing of ml
+    assert not cluster.synced(PODS, late, "ml")
+    cluster.mark_current(PODS, late, "ml")
+    assert cluster.synced(PODS, late)
+
+
+def test_kind_is_settled_where_it_is_not_refused():
+    cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
+    cluster.mark_refused(PODS, T0, "ml")
+    assert not cluster.settled(PODS, T0), "ai is not listed yet"
+    cluster.replace(PODS, "ai", [], T0)
+    assert (cluster.settled(PODS, T0), cluster.synced(PODS, T0)) == (True, False)
+    cluster.mark_lost(PODS, T0, "ai")
+    assert not cluster.settled(PODS, T0 + BLIND_S + 1), "an API server that does not answer is no refusal"
+    cluster.replace(PODS, "ml", [], T0 + 1)
+    cluster.mark_current(PODS, T0 + 1)
+    assert cluster.synced(PODS, T0 + BLIND_S + 1)
+
+
+def test_refusal_of_all_namespaces_settles_nothing():
+    cluster = Cluster(blind_s=BLIND_S)
+    cluster.mark_refused(PODS, T0)
+    assert not cluster.settled(PODS, T0)
+
+
 def test_list_of_one_namespace_does_not_affect_another(names, ref):
     cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
     cluster.replace(PODS, "ai", [api.pod("s-0", owner=("StatefulSet", "s"))], T0)

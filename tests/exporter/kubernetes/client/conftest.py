@@ -39,11 +39,14 @@ class RecordingStore:
             self._put(document)
         self._record(happened, now)
 
-    def mark_current(self, resource, now):
+    def mark_current(self, resource, now, namespace):
         self._record("current", now)
 
-    def mark_lost(self, resource, now):
+    def mark_lost(self, resource, now, namespace):
         self._record("lost", now)
+
+    def mark_refused(self, resource, now, namespace):
+        self._record("refused", now)
 
     def mark_absent(self, resource, now):
         self.held.clear()
@@ -131,10 +134,9 @@ def following(store, clock, client):
 
     @asynccontextmanager
     async def beside(resource=PODS, *namespaces, api=None):
-        lost = set()
         tasks = [
             asyncio.create_task(
-                Reflector(api or client, resource, namespace, store, clock, store.report, NoJitter(), lost).follow()
+                Reflector(api or client, resource, namespace, store, clock, store.report, NoJitter()).follow()
             )
             for namespace in namespaces or (None,)
         ]

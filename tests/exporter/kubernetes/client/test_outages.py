@@ -59,7 +59,7 @@ async def test_missing_permission_is_reported_once_and_retried_slowly(fake, stor
         fake.mend()
         await up_to_date("chat-0")
     assert None is store.problems[1]
-    assert store.times_of("lost") == [1000.0]
+    assert (store.times_of("refused")[0], store.times_of("lost")) == (1000.0, [])
 
 
 async def test_missing_permission_to_watch_is_reported_once(fake, store, clock, following):
