@@ -49,6 +49,9 @@ TESTS = {
             "test_api_server_that_denies_access_counts_as_silent",
         ),
         "… workload found at zero": ("test_workload_stays_at_zero_while_the_api_server_is_away",),
+        "one of `kubernetes.namespaces` refuses, or is deleted": (
+            "test_namespace_that_refuses_costs_only_its_own_workloads",
+        ),
         "410 Gone": ("test_resources_are_listed_again_after_410_gone",),
         "a ScaledObject is created meanwhile": ("test_hanging_api_server_changes_no_decision",),
         "Tidegate starts meanwhile, with or without `state`": (
