@@ -66,7 +66,7 @@ def node(api, targets):
 
 @pytest.fixture(scope="module")
 def turn(cluster, request, tmp_path_factory):
-    with control_plane.turn(tmp_path_factory, alone=is_alone(request.module)):
+    with control_plane.turn(tmp_path_factory, "cluster", alone=is_alone(request.module)):
         yield
 
 
@@ -114,7 +114,8 @@ def ports():
 def daemon(release, ports, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tidegate")
     process = Daemon(release.configuration(folder, ports), ports["http"], folder)
-    process.start()
+    with control_plane.turn(tmp_path_factory, "start", alone=True):  # a cold start compiles the kernels for the others
+        process.start()
     yield process
     process.recover()
     process.stop()

@@ -53,11 +53,11 @@ def control_plane(folder):
 
 
 @contextmanager
-def turn(tmp_path_factory, *, alone):
-    """Waits until the cluster is free for a file: for itself alone, or beside others that are not alone."""
+def turn(tmp_path_factory, name, *, alone):
+    """Waits until no other worker is in the turn of that name: for itself alone, or beside others that are not alone."""
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if WORKER in os.environ else folder
-    with (shared / "turn").open("w", encoding="utf-8") as file:
+    with (shared / name).open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)  # until it is closed
         yield
 
