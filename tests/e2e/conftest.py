@@ -5,6 +5,7 @@ tests can kill, and each test its own namespace; the daemon watches the namespac
 by side (`-n 4 --dist loadfile`). A file sets by constants of its module what differs:
 
 VALUES: the chart's values; by default for KEDA.
+FIRST:  it begins first, because it takes the longest.
 ALONE:  no other file runs meanwhile, because it takes what all use: an APIService, or KEDA's operator. Its daemon
         watches all namespaces, as the chart's default does, and so can share GPUs.
 """
@@ -32,9 +33,13 @@ def is_alone(module):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Files that run alone come last: they wait for all others."""
+    """Files that run alone come last: they wait for all others. The longest of the others comes first."""
     here = __name__.rpartition(".")[0]
-    items.sort(key=lambda item: item.module.__name__.startswith(here) and is_alone(item.module))
+    items.sort(key=lambda item: item.module.__name__.startswith(here) and turn_of(item.module))
+
+
+def turn_of(module):
+    return 1 if is_alone(module) else -1 if getattr(module, "FIRST", False) else 0
 
 
 @pytest.fixture(scope="session")

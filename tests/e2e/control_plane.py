@@ -54,7 +54,7 @@ def control_plane(folder):
 
 @contextmanager
 def turn(tmp_path_factory, name, *, alone):
-    """Waits until no other worker is in the turn of that name: for itself alone, or beside others that are not alone."""
+    """Waits for the turn of that name among the workers: for itself alone, or beside others that are not alone."""
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if WORKER in os.environ else folder
     with (shared / name).open("w", encoding="utf-8") as file:

@@ -4,6 +4,8 @@ import pytest
 
 from .tenant import QUICK
 
+FIRST = True
+
 
 def test_replicas_follow_a_staircase_to_30_and_back_and_never_overshoot(tenant, page):
     tenant.deployment("llama", page.vllm, requests=8)
