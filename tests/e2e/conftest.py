@@ -2,7 +2,7 @@
 
 Cluster and node live for the whole session. Each file has its own release of the chart with its own daemon, which
 tests can kill, and each test its own namespace; the daemon watches the namespaces of its file alone. So files run side
-by side (`-n 4 --dist loadfile`). A file sets by constants of its module what differs:
+by side (`-n 4 --dist loadfile --no-loadscope-reorder`). A file sets by constants of its module what differs:
 
 VALUES: the chart's values; by default for KEDA.
 FIRST:  it begins first, because it takes the longest.
