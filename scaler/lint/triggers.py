@@ -67,7 +67,9 @@ _UNREACHABLE = "and it does not engage while Tidegate is unreachable"
 # KEDA's own defaults.
 _DEFAULT_MINIMUM, _DEFAULT_MAXIMUM = 0, 100
 _DEFAULT_COOLDOWN_S, _DEFAULT_POLLING_S = 300, 30
-_SHORT_COOLDOWN_S = 60  # one or two polls; the examples have 30
+# Two polls. With one, a poll that KEDA up to 2.20.2 wrongly takes for inactive (kedacore/keda#7737) would end the last
+# replica of a loaded workload.
+_SHORT_COOLDOWN_S = 60
 
 
 class DefinedWorkload(NamedTuple):
@@ -284,7 +286,7 @@ def _cooldown(obj: DocumentValue, keep_warm_s: float) -> Iterator[Finding]:
     default = f"is {write_duration(cooldown)} by default and " if written is None else ""
     message = (
         f"{default}begins when keep_warm ({write_duration(keep_warm_s)}) is over: asleep after "
-        f"{write_duration(keep_warm_s + cooldown)}; set it to 30 or less"
+        f"{write_duration(keep_warm_s + cooldown)}; set it to 60"
     )
     got = None if written is None else str(written)
     yield Finding(("spec", "cooldownPeriod"), message, got, COOLDOWN_ADDS_UP)

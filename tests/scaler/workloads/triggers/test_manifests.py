@@ -112,7 +112,7 @@ def test_default_cooldown_is_reported_as_added_to_keep_warm():
         (
             "m.yaml:5:3: warning TG006: spec.cooldownPeriod: is 5m by default and begins when "
             "keep_warm (10m) is "
-            "over: asleep after 15m; set it to 30 or less"
+            "over: asleep after 15m; set it to 60"
         )
     ]
     assert _check(text.replace("minReplicaCount: 0", "minReplicaCount: 1")) == []
