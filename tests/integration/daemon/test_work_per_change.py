@@ -2,6 +2,7 @@
 time.
 """
 
+import asyncio
 import gc
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +19,7 @@ from exporter.scrape.loop import ScrapeLoop
 from exporter.sources.http import HttpLimits, HttpPages
 from scaler.config import parse
 from scaler.engine.decider import Decider
-from scaler.engine.loop import ControlLoop
+from scaler.engine.loop import LOOKS_AT_ONCE, ControlLoop
 from scaler.engine.prepare import catch_up, hand_over, prepare
 from scaler.engine.publisher import Publisher
 from scaler.policy.columns import Specs
@@ -342,6 +343,22 @@ async def test_edited_scaled_object_is_compared_in_a_thread(scene, monkeypatch):
     await scene.put(scene.scaled(3, maximum=8))
     assert len(threads) == 1
     assert current_thread() not in threads
+
+
+async def test_others_have_their_turn_while_many_pods_are_looked_at(scene):
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    (target, *_) = scene.loop._scaled
+    beside = asyncio.create_task(others())
+    await scene.loop._look((), [target] * (5 * LOOKS_AT_ONCE))
+    beside.cancel()
+    assert turns >= 5
 
 
 async def test_moved_pod_updates_only_its_own_target(calls, scene):
