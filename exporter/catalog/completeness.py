@@ -13,7 +13,7 @@ What a response does to a series that the target has exposed before:
 | not at all                                                          | incomplete: missing                   |
 | not at all, and the process has restarted                           | forgotten                             |
 | not at all, nor any series with its labels, for long enough         | forgotten: adapter or engine unloaded |
-| not at all, even from the first on, but its partner (`Kind.paired`) | incomplete: missing                   |
+| not at all, even from the first on, but its pair (`Kind.paired`)    | incomplete: missing                   |
 
 A restart shows in `process_start_time_seconds`, or in a counter that falls where that series is not exposed. A series
 is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. If
@@ -270,7 +270,7 @@ class Completeness:
             *self._absent(subjects),
             *self._unparsable(plan, page, samples.subjects),
         ]
-        found += _without_partner(plan, page, {(row, quantity) for row, quantity, *_ in found})
+        found += _unpaired(plan, page, {(row, quantity) for row, quantity, *_ in found})
         if not found:
             return samples
         bounds = plan.lower_bounds(page)
@@ -332,11 +332,11 @@ class Completeness:
                     yield row, quantity, GapReason.UNPARSABLE, family, nan
 
 
-def _without_partner(plan: ReadPlan, page: Page, explained: Collection[tuple[int, Quantity]]) -> Iterator[_Found]:
+def _unpaired(plan: ReadPlan, page: Page, explained: Collection[tuple[int, Quantity]]) -> Iterator[_Found]:
     for each in plan.unpaired:
         if (each.row, each.quantity) not in explained:
-            name, labels = page.layout.read(each.series)
-            yield each.row, each.quantity, GapReason.MISSING, f"partner of {_text(name, labels)}", nan
+            _, labels = page.layout.read(each.series)
+            yield each.row, each.quantity, GapReason.MISSING, _text(each.family, labels), nan
 
 
 def _identity(subject: Subject) -> Subject | tuple[str, str | None]:

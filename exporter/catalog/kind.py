@@ -169,13 +169,16 @@ def _from_zero(columns: Collection[str], finish: Finish) -> Finish:
 
 
 def _unpaired(kind: Kind, placed: _Placed, layout: Layout) -> Iterator[Unpaired]:
-    """The series without a partner. If a whole family is absent, its quantity is unknown anyway."""
+    """The series whose pair is not there. If a whole family is absent, its quantity is unknown anyway."""
+    if kind.paired is None:
+        return
     series = {row.column: members for row, members in zip(kind.rows, placed, strict=True)}
-    for one, other in (kind.paired, kind.paired[::-1]) if kind.paired is not None else ():
-        having = {frozenset(layout.labels(index).items()) for index, _ in series[other]}
-        for index, at in series[one] if having else ():
-            if frozenset(layout.labels(index).items()) not in having:
-                yield Unpaired(index, at, Quantity(other))
+    for one, other in (kind.paired, kind.paired[::-1]):
+        there = {frozenset(layout.labels(index).items()): layout.names[index] for index, _ in series[other]}
+        family = next(iter(there.values()), "")
+        for index, at in series[one] if there else ():
+            if frozenset(layout.labels(index).items()) not in there:
+                yield Unpaired(index, at, other, family)
 
 
 def is_probe(labels: Labels) -> bool:

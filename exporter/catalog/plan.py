@@ -67,11 +67,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """A series whose partner of another family is not in the response: a quantity of `row` is a lower bound."""
+    """A series without one of `family` that has its labels: `quantity` of `row` is a lower bound."""
 
     series: int
     row: int
     quantity: Quantity
+    family: str
 
 
 # What decides about replicas and idleness: requests in hand, counters that rise with activity, GPU activity.
@@ -253,7 +254,7 @@ def build(
     families: the column of each family of the kind.
     feeds:    the quantity that a column of the kind's own becomes.
     histograms: those of each subject, by its row.
-    unpaired: series without their partner.
+    unpaired: series whose pair is not in the layout.
     """
     essential = {column: quantity for column in {*families.values(), *(cell.column for cell in cells)}
                  if (quantity := feeds.get(column, column)) in ESSENTIAL}  # fmt: skip

@@ -225,7 +225,7 @@ def _add_gateway(columns: _Columns, slot: int, to: int, partial: _Partial) -> No
 
 @part
 def _add_columns(columns: _Columns, slot: int, first: int, end: int, factor: float, to: int, partial: _Partial) -> None:
-    """Adds the columns from `first` to `end`, times `factor`, without branches: nine of ten are rates of engines."""
+    """Adds the columns from `first` to `end`, times `factor`, without branches: most are rates of engines."""
     for column in range(first, end):
         value = columns.values[slot, column]
         shown = not np.isnan(value)

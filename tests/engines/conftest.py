@@ -13,6 +13,12 @@ from tests.fakes.waiting import until
 
 from . import vllm_server
 
+# The ScaledObject of KEDA's calls for `ai/chat`.
+SCALED = {
+    "metadata": {"namespace": "ai", "name": "chat"},
+    "spec": {"triggers": [{"metadata": {"scalerAddress": "t:1"}}]},
+}
+
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):

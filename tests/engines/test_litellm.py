@@ -15,7 +15,7 @@ from tests.fakes.keda import Keda
 from tests.fakes.ports import free_ports
 from tests.fakes.waiting import until
 
-from .conftest import serving
+from .conftest import SCALED, serving
 
 pytestmark = pytest.mark.engines
 
@@ -38,10 +38,6 @@ workloads:
     replicas: {{min: 0, max: 8}}
     keep_warm: 2s
 """
-SCALED = {
-    "metadata": {"namespace": "ai", "name": "chat"},
-    "spec": {"triggers": [{"metadata": {"scalerAddress": "t:1"}}]},
-}
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 

@@ -16,6 +16,8 @@ from tests.fakes.keda import Keda
 from tests.fakes.ports import free_ports
 from tests.fakes.waiting import until
 
+from .conftest import SCALED
+
 pytestmark = pytest.mark.engines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,10 +38,6 @@ workloads:
     smoothing: {{up: 0s, down: 0.5s}}
     keep_warm: 2s
 """
-SCALED = {
-    "metadata": {"namespace": "ai", "name": "chat"},
-    "spec": {"triggers": [{"metadata": {"scalerAddress": "t:1"}}]},
-}
 
 
 @contextmanager

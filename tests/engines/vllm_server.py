@@ -32,7 +32,7 @@ _SERVER = "vllm.entrypoints.openai.api_server"
 
 
 class ModelSize(NamedTuple):
-    """Of a Llama. With a smaller one the engine is faster than its HTTP server, whose backlog then hides it."""
+    """The size of a Llama model. With a smaller one the engine outruns its HTTP server, whose backlog then hides it."""
 
     layers: int = 6
     width: int = 512

@@ -127,7 +127,7 @@ def test_gpus_of_a_sidecar_end_with_its_pod(intake):
     assert intake.stale(CHAT, NOW + 100.0) == ()
 
 
-class Known:
+class PodNames:
     """The pod of `names` by its UID."""
 
     def __init__(self, names):
@@ -146,7 +146,7 @@ def test_gpus_of_pods_with_uids_are_attributed_to_their_workloads():
         [TargetRules(CHAT, pods=True)],
         lambda pod, at: (CHAT,) if pod == POD else (),
         LIMIT_S,
-        Known({uid: POD}),
+        PodNames({uid: POD}),
     )
     queue = gpu(0.5, NOW)
     unnamed = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(uid,))

@@ -61,16 +61,16 @@ def test_series_without_a_valid_value_is_incomplete_even_in_the_first_response(e
     assert engine.read(*whole(0, 3), *whole(1, 30)).gaps == ()
 
 
-def test_engine_without_the_partner_of_its_series_is_incomplete_even_in_the_first_response(engine):
+def test_engine_that_shows_only_what_runs_is_incomplete_even_in_the_first_response(engine):
     samples = engine.read(*whole(0, 3), *whole(1)[1:])
     assert gaps(samples) == [(WAITING, GapReason.MISSING, 3.0)]
-    assert samples.gaps[0].series == 'partner of vllm:num_requests_running{model_name="m",engine="1"}'
+    assert samples.gaps[0].series == 'vllm:num_requests_waiting{model_name="m",engine="1"}'
     assert engine.read(*whole(0, 3), *whole(1, 30)).gaps == ()
     found = Engine().read(*whole(0, 3, 4), line(1, 2))
     assert (gaps(found), found.column(WAITING)[0]) == ([(RUNNING, GapReason.MISSING, 4.0)], 5.0)
 
 
-def test_family_that_is_absent_is_unknown_and_no_missing_partner(engine):
+def test_family_that_is_absent_is_unknown_and_not_missing(engine):
     samples = engine.read(*whole(0)[1:], *whole(1)[1:])
     assert samples.gaps == ()
     assert WAITING not in samples.quantities

@@ -117,7 +117,7 @@ class TestRunningTracker:
         follower = Engine()
         follower.now = engine.now
         (gap,) = follower.read(*whole(0), *whole(1)[1:], START(100.0)).gaps
-        assert gap.series == 'partner of vllm:num_requests_running{model_name="m",engine="1"}'
+        assert gap.series == 'vllm:num_requests_waiting{model_name="m",engine="1"}'
         follower.reader.restore(engine.reader.missing)
         (gap,) = follower.read(*whole(0), *whole(1)[1:], START(100.0)).gaps
         assert gap.series == 'vllm:num_requests_waiting{engine="1",model_name="m"}'

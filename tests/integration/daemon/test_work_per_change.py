@@ -348,14 +348,14 @@ async def test_edited_scaled_object_is_compared_in_a_thread(scene, monkeypatch):
 async def test_others_have_their_turn_while_many_pods_are_looked_at(scene):
     turns = 0
 
-    async def others():
+    async def count_turns():
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
     (target, *_) = scene.loop._scaled
-    beside = asyncio.create_task(others())
+    beside = asyncio.create_task(count_turns())
     await scene.loop._look((), [target] * (5 * LOOKS_AT_ONCE))
     beside.cancel()
     assert turns >= 5
