@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import floor
 from random import Random
-from zlib import crc32
 
 import pytest
 from aiohttp import web
@@ -13,7 +12,7 @@ from aiohttp import web
 from exporter.discovery import Listing as Listed
 from exporter.discovery.dns import StaticTargets
 from exporter.model import Failure, Role, Target, WorkloadKey
-from exporter.scrape.loop import GRID_S, ScrapeLoop
+from exporter.scrape.loop import GRID_S, ScrapeLoop, phase_of
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.textformat import PlainScanner
 from tests.fakes.clock import PATIENCE_S, ManualClock, Turn
@@ -21,7 +20,7 @@ from tests.fakes.clock import PATIENCE_S, ManualClock, Turn
 INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
 # The first round of CHAT begins half an interval after BEGIN, so between two refreshes. POSIX seconds.
-FIRST = 1000.0 + floor(crc32(b"ai/chat") / 2**32 * INTERVAL_S / GRID_S) * GRID_S
+FIRST = 1000.0 + floor(phase_of("ai/chat") * INTERVAL_S / GRID_S) * GRID_S
 BEGIN = FIRST - INTERVAL_S / 2
 PAGE = b'vllm:num_requests_waiting{model_name="m"} 3\n'
 

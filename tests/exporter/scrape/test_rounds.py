@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from exporter.model import Failure, FailureKind, Role, Samples, WorkloadKey
-from exporter.scrape.loop import GRID_S, LATE, ROUND_WAIT_S, START_SPREAD_S, Skipped
+from exporter.scrape.loop import GRID_S, LATE, ROUND_WAIT_S, START_SPREAD_S, Skipped, phase_of
 from exporter.sources.http import HttpLimits, HttpPages
 
 from .conftest import BEGIN, FIRST
@@ -74,9 +74,19 @@ def nodes(target, count):
 
 async def test_targets_without_a_workload_have_separate_phases(first_begins, target):
     begins = await first_begins(nodes(target, 20))
-    # 20 nodes at 50 moments: 17 of these on average.
+    # 20 nodes at 50 moments: 17 of these on average, 9 once in ten million.
     assert len(begins) == 20
-    assert len(set(begins)) > 10
+    assert len(set(begins)) > 9
+
+
+def test_phases_of_addresses_that_differ_in_one_digit_are_as_random_as_any():
+    # 10 of them at 10 moments: 6.5 different ones on average, with a deviation of 1.
+    moments = [
+        {int(10 * phase_of(f"http://10.0.{net}.1{last}:9400/metrics")) for last in range(10)} for net in range(200)
+    ]
+    mean = sum(map(len, moments)) / len(moments)
+    assert abs(mean - 10 * (1 - 0.9**10)) < 0.3
+    assert min(map(len, moments)) >= 3
 
 
 async def test_rounds_begin_together_at_tenths_of_a_second(first_begins, target):
