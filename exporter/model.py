@@ -36,7 +36,8 @@ class Quantity(StrEnum):
     REQUESTS_OPEN = "requests_open"  # requests that a gateway has passed on and that have not ended
     REQUESTS_FINISHED = "requests_finished"  # counter
     REQUESTS_FAILED = "requests_failed"  # counter: rejected, aborted or failed requests; activity all the same
-    TOKENS_PROMPT = "tokens_prompt"  # counter
+    TOKENS_PROMPT = "tokens_prompt"  # counter: of the prompts, whether or not a cache had them
+    TOKENS_COMPUTED = "tokens_computed"  # counter: those of the prompts that no cache had
     TOKENS_GENERATED = "tokens_generated"  # counter
     FIRST_TOKENS = "first_tokens"  # counter: requests that had their first token
     ITL_COUNT = "itl_count"  # counter: times between two tokens of a request

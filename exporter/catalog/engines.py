@@ -61,6 +61,9 @@ def _times(queued: str, served: str, key: Callable[[Labels], Key]) -> tuple[Seri
 # `cpu_cache_usage_perc` (swap space), `*_created` (timestamps), `iteration_tokens_total` (a histogram).
 # A request above `--max-num-queued-reqs` is answered with 503, and only `admission_rejections_total` counts it (0.32
 # has it, per reason and not per engine). One that its client leaves is not in `request_success_total` under any reason.
+# `prompt_tokens_total` is the length of the prompts. `prompt_tokens_by_source_total` (vllm-project/vllm#33290) divides
+# it into what was computed, found in the prefix cache, and received from another engine; of each prompt at least one
+# token is computed, so a response with other sources alone leaves the computed ones unknown.
 _MODEL = label("model_name", "model")
 _VLLM_KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # renamed; v0.10 has both; 0..1 despite "perc"
 _VLLM_GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")  # renamed in v0.11
@@ -71,6 +74,13 @@ _VLLM_ROWS = (
     SeriesRow(Q.REQUESTS_FINISHED, ("vllm:request_success_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.REQUESTS_FAILED, ("vllm:admission_rejections_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.TOKENS_PROMPT, ("vllm:prompt_tokens_total",), _MODEL, unit=COUNTER),
+    SeriesRow(
+        Q.TOKENS_COMPUTED,
+        ("vllm:prompt_tokens_by_source_total",),
+        _MODEL,
+        unit=COUNTER,
+        keep=where(source="local_compute"),
+    ),
     SeriesRow(Q.TOKENS_GENERATED, ("vllm:generation_tokens_total",), _MODEL, unit=COUNTER),
     SeriesRow(Q.FIRST_TOKENS, ("vllm:time_to_first_token_seconds_count",), _MODEL, unit=COUNTER),
     SeriesRow(Q.ITL_COUNT, tuple(f"{name}_count" for name in _VLLM_GAPS), _MODEL, unit=COUNTER),

@@ -78,6 +78,7 @@ QUEUE_FAMILIES: Mapping[Quantity, Family] = {
     Q.REQUESTS_FINISHED: Family("requests_finished_total", COUNTER, "Finished requests."),
     Q.REQUESTS_FAILED: Family("requests_failed_total", COUNTER, "Rejected, aborted or failed requests."),
     Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Prompt tokens."),
+    Q.TOKENS_COMPUTED: Family("computed_prompt_tokens_total", COUNTER, "Uncached prompt tokens."),
     Q.TOKENS_GENERATED: Family("generated_tokens_total", COUNTER, "Generated tokens."),
     Q.FIRST_TOKENS: Family("first_tokens_total", COUNTER, "Requests that had their first token."),
     Q.ITL_COUNT: Family("itl_count_total", COUNTER, "Times between two tokens of a request."),

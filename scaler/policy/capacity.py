@@ -35,16 +35,17 @@ class WorkRate(IntEnum):
     FINISHED = 2  # requests
     PROMPT = 3  # tokens read
     GENERATED = 4  # tokens
-    GAPS = 5  # times between two tokens
-    GAP_SECONDS = 6  # sequence-seconds
-    TTFT = 7  # first tokens, as the histogram counts them
-    TTFT_LATE = 8
-    TTFT_LATE_LEAST = 9
-    TTFT_LATE_MOST = 10
-    TPOT = 11  # times per output token: finished requests, or of some engines times between two tokens
-    TPOT_LATE = 12
-    TPOT_LATE_LEAST = 13
-    TPOT_LATE_MOST = 14
+    COMPUTED = 5  # tokens read that no cache had; of an engine that does not tell them apart, all tokens read
+    GAPS = 6  # times between two tokens
+    GAP_SECONDS = 7  # sequence-seconds
+    TTFT = 8  # first tokens, as the histogram counts them
+    TTFT_LATE = 9
+    TTFT_LATE_LEAST = 10
+    TTFT_LATE_MOST = 11
+    TPOT = 12  # times per output token: finished requests, or of some engines times between two tokens
+    TPOT_LATE = 13
+    TPOT_LATE_LEAST = 14
+    TPOT_LATE_MOST = 15
 
 
 class Estimate(IntEnum):
@@ -62,7 +63,7 @@ class Estimate(IntEnum):
     FACTOR_WEIGHT = 9
     GAPS = 10  # of the last minute: times between two tokens
     GAP_SECONDS = 11  # … sequence-seconds
-    PROMPT_READ = 12  # … prompt tokens
+    PROMPT_READ = 12  # … computed prompt tokens
     REPLICA_SECONDS = 13  # … ready replicas times seconds
     PREFILL = 14  # replica-seconds of prompts that arrive per second, smoothed
     DECODE = 15  # replica-seconds of output that arrive per second, smoothed
@@ -86,7 +87,8 @@ class Estimate(IntEnum):
     WHOLE = 33  # whole replicas of the held size
     FELL_AT = 34  # POSIX seconds when they fell, if they have not risen since
     REVERSALS = 35  # of the last hours, decayed: rises soon after a fall
-    PEAKS = 36  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
+    CACHED_SUM = 36  # those of PROMPT_SUM that a cache had
+    PEAKS = 37  # the largest size of each of the last PEAK_COUNT parts of the hold, newest first
 
 
 PEAK_COUNT = 12
@@ -156,7 +158,7 @@ _DIVISORS = [Estimate.PROMPTS, Estimate.OUTPUTS, Estimate.STEP_WEIGHT, Estimate.
 _AMOUNTS = [
     Estimate.PROMPT_SUM, Estimate.OUTPUT_SUM, Estimate.WORK, Estimate.SIZE, Estimate.UNREAD, Estimate.REQUESTS,
     Estimate.QUEUE, Estimate.SPELL_S, Estimate.SPELL_LATE, Estimate.SPELL_PEAK, Estimate.BURST,
-    Estimate.COLD, Estimate.WHOLE, Estimate.REVERSALS,
+    Estimate.COLD, Estimate.WHOLE, Estimate.REVERSALS, Estimate.CACHED_SUM,
 ]  # fmt: skip
 
 
@@ -197,6 +199,13 @@ def prompt_tokens(estimates: Floats, i: int) -> float:
 
 
 @part
+def computed_tokens(estimates: Floats, i: int) -> float:
+    """Prompt tokens of a request that no cache had, the mean."""
+    computed = estimates[i, Estimate.PROMPT_SUM] - estimates[i, Estimate.CACHED_SUM]
+    return max(computed, 0.0) / estimates[i, Estimate.PROMPTS]
+
+
+@part
 def output_tokens(estimates: Floats, i: int) -> float:
     """Output tokens of a request, the mean."""
     return estimates[i, Estimate.OUTPUT_SUM] / estimates[i, Estimate.OUTPUTS]
@@ -225,7 +234,11 @@ def learn_requests(
 ) -> None:
     """The mean prompt, the mean output, and how much of a KV cache a request fills."""
     firsts, finished = counted(rates[i, WorkRate.FIRST_TOKENS]) * dt, counted(rates[i, WorkRate.FINISHED]) * dt
-    _add_to_mean(estimates, i, Estimate.PROMPT_SUM, Estimate.PROMPTS, counted(rates[i, WorkRate.PROMPT]) * dt, firsts)
+    read, computed = counted(rates[i, WorkRate.PROMPT]), counted(rates[i, WorkRate.COMPUTED])
+    prompts = estimates[i, Estimate.PROMPTS] + firsts
+    _add_to_mean(estimates, i, Estimate.PROMPT_SUM, Estimate.PROMPTS, read * dt, firsts)
+    cached = estimates[i, Estimate.CACHED_SUM] + max(read - computed, 0.0) * dt
+    estimates[i, Estimate.CACHED_SUM] = cached * min(MEAN_OF / prompts, 1.0)
     # Over hundreds of requests, the tokens made and the tokens of those that finished are the same.
     _add_to_mean(
         estimates, i, Estimate.OUTPUT_SUM, Estimate.OUTPUTS, counted(rates[i, WorkRate.GENERATED]) * dt, finished
@@ -259,7 +272,7 @@ def learn_capacity(
         kept * estimates[i, Estimate.GAP_SECONDS] + counted(rates[i, WorkRate.GAP_SECONDS]) * dt
     )
     estimates[i, Estimate.PROMPT_READ] = (
-        kept * estimates[i, Estimate.PROMPT_READ] + counted(rates[i, WorkRate.PROMPT]) * dt
+        kept * estimates[i, Estimate.PROMPT_READ] + counted(rates[i, WorkRate.COMPUTED]) * dt
     )
     estimates[i, Estimate.REPLICA_SECONDS] = kept * estimates[i, Estimate.REPLICA_SECONDS] + ready * dt
     gaps, seconds = estimates[i, Estimate.GAPS], estimates[i, Estimate.GAP_SECONDS]
@@ -308,7 +321,7 @@ def output_token_s(estimates: Floats, i: int, constants: SizingConstants) -> flo
 @part
 def request_replica_s(estimates: Floats, i: int, itl: float, constants: SizingConstants) -> float:
     """Replica-seconds that one request takes."""
-    prefill = prompt_tokens(estimates, i) * prompt_token_s(estimates, i, constants)
+    prefill = computed_tokens(estimates, i) * prompt_token_s(estimates, i, constants)
     decode = output_tokens(estimates, i) * output_token_s(estimates, i, constants)
     return max(prefill / FULL_PREFILL, (prefill + decode) / room(estimates, i, itl))
 

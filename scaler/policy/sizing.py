@@ -43,6 +43,7 @@ from .capacity import (
     Estimate,
     SizingConstants,
     WorkRate,
+    computed_tokens,
     counted,
     empty_step,
     learn_capacity,
@@ -50,7 +51,6 @@ from .capacity import (
     output_token_s,
     output_tokens,
     prompt_token_s,
-    prompt_tokens,
     request_replica_s,
     room,
 )
@@ -82,9 +82,9 @@ def _arriving(estimates: Floats, i: int, rates: Floats, itl: float, dt: float, c
     # A target that is read earlier than another may show a request as gone before the other shows it as come: the
     # rate is below 0 for a moment, and right on the mean.
     arrived, there = rates[i, WorkRate.ARRIVED], room(estimates, i, itl)
-    # Prompts that were read, and those that arrived meanwhile, at the mean.
+    # Prompts that were computed, and those that arrived meanwhile, at the mean.
     unread = arrived - counted(rates[i, WorkRate.FIRST_TOKENS])
-    prefill = (counted(rates[i, WorkRate.PROMPT]) + unread * prompt_tokens(estimates, i)) * prompt_token_s(
+    prefill = (counted(rates[i, WorkRate.COMPUTED]) + unread * computed_tokens(estimates, i)) * prompt_token_s(
         estimates, i, constants
     )
     output_s = arrived * output_tokens(estimates, i)

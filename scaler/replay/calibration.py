@@ -89,7 +89,7 @@ def engine_counters(page: Page, context: float = float("nan")) -> EngineCounters
         tokens = kv_tokens(page)
         used = series.get("vllm:kv_cache_usage_perc")
         return EngineCounters(
-            prompt_tokens=series["vllm:prompt_tokens_total"],
+            prompt_tokens=_computed_tokens(page, series["vllm:prompt_tokens_total"]),
             prompt_s=series["vllm:request_prefill_time_seconds_sum"],
             gaps=series["vllm:inter_token_latency_seconds_count"],
             gap_s=series["vllm:inter_token_latency_seconds_sum"],
@@ -99,6 +99,16 @@ def engine_counters(page: Page, context: float = float("nan")) -> EngineCounters
         )
     except KeyError as missing:
         raise NotCalibrated(f"needs the metrics of vLLM or llama.cpp; {missing.args[0]} is missing") from None
+
+
+def _computed_tokens(page: Page, prompt_tokens: float) -> float:
+    """Prompt tokens that no cache had: prefix caching takes no time. All of them, if the page does not say."""
+    computed = [
+        value
+        for row, (name, value) in enumerate(zip(page.layout.names, page.values.tolist(), strict=True))
+        if name == "vllm:prompt_tokens_by_source_total" and page.layout.labels(row).get("source") == "local_compute"
+    ]
+    return sum(computed) if computed else prompt_tokens
 
 
 def kv_tokens(page: Page) -> float | None:

@@ -10,6 +10,8 @@ An engine may count a request that its client leaves nowhere but among its first
 those that are neither finished nor running were left. This is a lower bound while prompts of running ones are read, so
 its largest value counts. Without it, such a request would be subtracted again from the arrivals when it leaves.
 
+Tokens of prompts that a cache had are no work. An engine that does not tell them apart counts as computing all of them.
+
 Rates of an engine are known together, or none of them is; those of the times between tokens for themselves, and so are
 those of each latency of the SLO: an engine that exposes no counters of tokens may have them alone. A histogram is split
 at the SLO into four counters (`exporter.histogram`); if one of them has fallen, the engine was restarted and all four
@@ -34,6 +36,7 @@ _COUNTERS = {
     WorkRate.FIRST_TOKENS: Quantity.FIRST_TOKENS,
     WorkRate.PROMPT: Quantity.TOKENS_PROMPT,
     WorkRate.GENERATED: Quantity.TOKENS_GENERATED,
+    WorkRate.COMPUTED: Quantity.TOKENS_COMPUTED,
     WorkRate.GAPS: Quantity.ITL_COUNT,
     WorkRate.GAP_SECONDS: Quantity.ITL_SECONDS,
 }
@@ -97,6 +100,8 @@ def of_engine(
     rates = [_rise(*each, elapsed) for each in zip(counters, last, strict=True)]
     gone = rates[WorkRate.FIRST_TOKENS if lags else WorkRate.FINISHED]
     rates[WorkRate.ARRIVED] = gone + _change(counters[WorkRate.ARRIVED], last[WorkRate.ARRIVED], elapsed)
+    if isnan(rates[WorkRate.COMPUTED]):  # an upper bound: no engine computes more than its prompts
+        rates[WorkRate.COMPUTED] = rates[WorkRate.PROMPT]
     # A request that is counted and its tokens that are not would change the means.
     gaps = rates[WorkRate.GAPS :]
     if isnan(sum(rates[: WorkRate.GAPS])):

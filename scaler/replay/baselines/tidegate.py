@@ -66,7 +66,7 @@ _PARTS = {
     latency: {0: ((LatencyBuckets((*bounds, inf), tuple(range(row * BUCKETS, row * BUCKETS + len(bounds) + 1))),),)}
     for latency, row, bounds in ((Latency.TTFT, TTFT, TTFT_BOUNDS), (Latency.TPOT, TPOT, TPOT_BOUNDS))
 }
-_LEARNED = [*range(Estimate.PROMPT_SUM, Estimate.PREFILL), Estimate.UNREAD]
+_LEARNED = [*range(Estimate.PROMPT_SUM, Estimate.PREFILL), Estimate.UNREAD, Estimate.CACHED_SUM]
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
 # The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
 UNMEASURED_WORK = 16.0  # objectives.work of vLLM
@@ -173,6 +173,7 @@ class Tidegate:
         counters = np.zeros(len(WorkRate))
         counters[WorkRate.ARRIVED], counters[WorkRate.FIRST_TOKENS] = observation.arrived, world.counts[FIRSTS]
         counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
+        counters[WorkRate.COMPUTED] = counters[WorkRate.PROMPT]  # the simulated engines have no prefix cache
         counters[WorkRate.GENERATED], counters[WorkRate.GAPS] = generated, generated - world.counts[FIRSTS]
         counters[WorkRate.GAP_SECONDS] = observation.pages[DECODED_S]
         if self._slo is None:
@@ -235,6 +236,7 @@ class Tidegate:
         rates = inputs.rates.copy()
         rates[0, WorkRate.ARRIVED] = rates[0, WorkRate.FIRST_TOKENS] = (last - first) / self.every_s
         rates[0, WorkRate.PROMPT] = (self._prompts[last] - self._prompts[first]) / self.every_s
+        rates[0, WorkRate.COMPUTED] = rates[0, WorkRate.PROMPT]
         self._foreseen[:, _LEARNED] = self._sizes[:, _LEARNED]
         inputs = inputs._replace(rates=rates)
         sizing.update(self._foreseen, slos, inputs, observation.now, 3.0 * self.every_s, self._constants)

@@ -23,7 +23,12 @@ VLLM_V1 = """
     vllm:gpu_cache_usage_perc{engine="0",model_name="m"} 0.9
     vllm:prompt_tokens_total{engine="0",model_name="m"} 100.0
     vllm:prompt_tokens_created{engine="0",model_name="m"} 1.7740114612876017e+09
-    vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="local_compute"} 100.0
+    vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="local_compute"} 30.0
+    vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="local_cache_hit"} 65.0
+    vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="external_kv_transfer"} 5.0
+    vllm:prompt_tokens_by_source_created{engine="0",model_name="m",source="local_compute"} 1.7740114612876017e+09
+    vllm:prompt_tokens_by_source_total{engine="1",model_name="m",source="local_compute"} 2.0
+    vllm:prompt_tokens_cached_total{engine="0",model_name="m"} 70.0
     vllm:generation_tokens_total{engine="0",model_name="m"} 50.0
     vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 10.0
     vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 2.0
@@ -42,6 +47,18 @@ def test_engines_of_vllm_add_up(read, cell):
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 12.0
     assert cell(samples, "m", Q.TOKENS_PROMPT) == 100.0
     assert cell(samples, "m", Q.TOKENS_GENERATED) == 50.0
+
+
+def test_computed_prompt_tokens_of_vllm_are_those_that_came_from_no_cache(read, cell):
+    assert cell(read(VLLM_V1), "m", Q.TOKENS_COMPUTED) == 32.0
+
+
+@pytest.mark.parametrize("gone", ["prompt_tokens_by_source_total", "local_compute"])
+def test_computed_prompt_tokens_of_vllm_are_unknown_without_their_series(read, cell, gone):
+    """Before 0.16 there is no such family. With other sources alone, it is unknown how many were computed."""
+    samples = read("\n".join(line for line in VLLM_V1.splitlines() if gone not in line))
+    assert isnan(cell(samples, "m", Q.TOKENS_COMPUTED))
+    assert cell(samples, "m", Q.TOKENS_PROMPT) == 100.0
 
 
 def test_waiting_by_reason_of_vllm_is_not_added_to_waiting(read, cell):

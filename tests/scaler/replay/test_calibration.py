@@ -117,6 +117,14 @@ vllm:iteration_tokens_total_count{engine="0",model_name="m"} 2000.0
 def test_counters_are_those_of_llamacpp_and_of_vllm():
     assert engine_counters(parse(LLAMACPP), 300.0) == (600.0, 0.5, 4000.0, 8.0, 2000.0, 5000.0, 300.0)
     assert engine_counters(parse(VLLM)) == (600.0, 0.5, 4000.0, 8.0, 2000.0, 5000.0, 4000.0)
+
+
+def test_prompt_tokens_that_a_cache_had_are_not_read():
+    sources = "".join(
+        f'vllm:prompt_tokens_by_source_total{{engine="0",model_name="m",source="{source}"}} {tokens}\n'
+        for source, tokens in (("local_cache_hit", 450.0), ("local_compute", 150.0))
+    )
+    assert engine_counters(parse(VLLM + sources.encode())).prompt_tokens == 150.0
     assert kv_tokens(parse(VLLM)) == 16_000.0
     assert kv_tokens(parse(LLAMACPP)) is None
     with pytest.raises(NotCalibrated, match=r"needs the metrics of vLLM or llama\.cpp"):

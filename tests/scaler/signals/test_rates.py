@@ -45,6 +45,8 @@ class Engine:
         """The values of its slot. Counters that are not given are 0. without: those it does not expose."""
         self.now += after
         sums = {each: counters.get(name, 0.0) for name, (_, each) in COUNTERS.items() if name not in without}
+        if "computed" in counters:
+            sums[Quantity.TOKENS_COMPUTED] = counters["computed"]
         if failed is not None:
             sums[Quantity.REQUESTS_FAILED] = failed
         values = np.full(WIDTH, nan)
@@ -190,6 +192,21 @@ def test_engine_without_times_between_tokens_counts_the_rest(engine, name):
     assert (values[Column.UNCOUNTED], rate(values, WorkRate.GENERATED)) == (0.0, 10.0)
     assert isnan(rate(values, WorkRate.GAPS))
     assert isnan(rate(values, WorkRate.GAP_SECONDS))
+
+
+def test_tokens_that_a_cache_had_are_not_computed(engine):
+    engine.respond(computed=0.0)
+    values = engine.respond(prompt=500.0, computed=50.0)
+    assert (rate(values, WorkRate.PROMPT), rate(values, WorkRate.COMPUTED)) == (100.0, 10.0)
+
+
+def test_all_prompt_tokens_count_as_computed_while_the_computed_ones_are_unknown(engine):
+    engine.respond()
+    assert rate(engine.respond(prompt=500.0), WorkRate.COMPUTED) == 100.0
+    # The first response that has them shows no rise yet, and their whole count is none.
+    assert rate(engine.respond(prompt=1000.0, computed=900.0), WorkRate.COMPUTED) == 100.0
+    assert rate(engine.respond(prompt=1500.0, computed=950.0), WorkRate.COMPUTED) == 10.0
+    assert rate(engine.respond(prompt=2000.0), WorkRate.COMPUTED) == 100.0
 
 
 @pytest.mark.parametrize("name", COUNTERS)

@@ -6,6 +6,7 @@ numbers are those of steady traffic. Lines that are not read are left out, but f
 
 from __future__ import annotations
 
+from functools import partial
 from math import exp
 from typing import NamedTuple
 
@@ -95,6 +96,33 @@ lmdeploy:cached_tokens_total{{engine="0",model_name="m"}} {served * 100}
 """
 
 
+def vllm(traffic, cached=None):
+    """vLLM 0.28: derived from vllm/v1/metrics/loggers.py. cached: the share of the prompts that the prefix cache has;
+    None: a release that does not count them.
+    """
+    served, labels = traffic.served, 'engine="0",model_name="m",'
+    gaps = buckets("vllm:inter_token_latency_seconds", labels, TPOT_BOUNDS, served * (OUTPUT - 1), 0, GAP_S, 0.08)
+    tokens = served * PROMPT
+    sources = (
+        ""
+        if cached is None
+        else f"""
+vllm:prompt_tokens_by_source_total{{{labels}source="local_compute"}} {(1.0 - cached) * tokens}
+vllm:prompt_tokens_by_source_total{{{labels}source="local_cache_hit"}} {cached * tokens}
+vllm:prompt_tokens_by_source_total{{{labels}source="external_kv_transfer"}} 0.0"""
+    )
+    return f"""
+vllm:num_requests_running{{engine="0",model_name="m"}} 30.0
+vllm:num_requests_waiting{{engine="0",model_name="m"}} 0.0
+vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} 0.1
+vllm:prompt_tokens_total{{engine="0",model_name="m"}} {tokens}{sources}
+vllm:generation_tokens_total{{engine="0",model_name="m"}} {served * OUTPUT}
+vllm:request_success_total{{engine="0",finished_reason="length",model_name="m"}} {served}
+{buckets("vllm:time_to_first_token_seconds", labels, TTFT_BOUNDS, served, 0, 0.2, 3.0)}
+{gaps}
+"""
+
+
 def triton(traffic):
     """Triton with its vLLM backend: derived from triton-inference-server/vllm_backend src/utils/metrics.py and the
     example of its README. No gauge shows running requests.
@@ -181,6 +209,17 @@ def test_engine_with_all_counters_is_sized_by_the_default_slo(engine, kind):
     assert objective.name == "slo"
     assert chat.evidence.request_replica_s * RATE == pytest.approx(objective.value, rel=0.01)
     assert chat.evidence.slo.endswith("; 100 % of the error budget is left")
+
+
+def test_prompt_tokens_that_the_prefix_cache_had_are_no_work_of_vllm(engine):
+    cold, warm, old = (engine("vllm", partial(vllm, cached=cached)).run(600) for cached in (0.0, 0.8, None))
+    of_prompts = [chat.estimate(Estimate.PREFILL) for chat in (cold, warm, old)]
+    assert of_prompts[0] == of_prompts[2] > 0.0
+    # A fifth of the tokens; the same steps with less in them are slower, so each costs a little more.
+    assert 0.2 * of_prompts[0] < of_prompts[1] < 0.4 * of_prompts[0]
+    assert warm.evidence.request_replica_s < 0.75 * cold.evidence.request_replica_s
+    # A cached token is in the context all the same.
+    assert warm.estimate(Estimate.PROMPT_SUM) == cold.estimate(Estimate.PROMPT_SUM)
 
 
 @pytest.mark.parametrize("kind", SIZED)

@@ -21,15 +21,16 @@ from scaler.policy.sizing import (
 LONGEST_S = 15.0  # three intervals of 5 s, as the daemon has it
 
 
-def rates_of(requests=0.0, prompt=500.0, output=200.0, sequences=0.0, gaps=None, **more):
+def rates_of(requests=0.0, prompt=500.0, output=200.0, sequences=0.0, gaps=None, cached=0.0, **more):
     """The rates of traffic in equilibrium: as many requests arrive as are read and finish.
 
     requests: per second. sequences: sequence-seconds per second. gaps: tokens after a first one, per second; by default
-    those of these requests. more: other rates, by name.
+    those of these requests. cached: the share of the prompts that a cache has. more: other rates, by name.
     """
     rates = np.zeros(len(WorkRate))
     rates[[WorkRate.ARRIVED, WorkRate.FIRST_TOKENS, WorkRate.FINISHED]] = requests
     rates[WorkRate.PROMPT], rates[WorkRate.GENERATED] = requests * prompt, requests * output
+    rates[WorkRate.COMPUTED] = (1.0 - cached) * rates[WorkRate.PROMPT]
     rates[WorkRate.GAPS] = requests * (output - 1.0) if gaps is None else gaps
     rates[WorkRate.GAP_SECONDS] = sequences
     for name, value in more.items():

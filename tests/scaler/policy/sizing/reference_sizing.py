@@ -174,6 +174,7 @@ class Sizing:
         self.constants = constants
         self.at, self.work, self.size = nan, nan, nan
         self.prompt, self.output = Mean(PROMPT_TOKENS), Mean(OUTPUT_TOKENS)
+        self.cached = Mean(0.0)
         self.kv = KV_SHARE
         self.step_sum, self.step_weight = STEP_PRIOR * STEP_S, STEP_PRIOR
         self.factor_sum = self.factor_weight = FACTOR_PRIOR
@@ -185,8 +186,8 @@ class Sizing:
 
     def update(self, rates, waiting, running, kv_used, ready, ttft, itl, start, misses, longest, now):
         """rates: in the order of WorkRate."""
-        arrived, firsts, finished, read, generated, gaps, gap_seconds = rates
-        if any(isnan(each) for each in (itl, arrived, firsts, finished, read, generated)):
+        arrived, firsts, finished, read, generated, computed, gaps, gap_seconds = rates
+        if any(isnan(each) for each in (itl, arrived, firsts, finished, read, generated, computed)):
             return
         dt, self.at = now - self.at, now
         if not dt > 0.0:
@@ -194,13 +195,14 @@ class Sizing:
         raw_ready = ready
         learned_s, ready, waiting, running = min(dt, longest), counted(ready), counted(waiting), counted(running)
         self.prompt.add(counted(read) * learned_s, counted(firsts) * learned_s)
+        self.cached.add(max(counted(read) - counted(computed), 0.0) * learned_s, counted(firsts) * learned_s)
         self.output.add(counted(generated) * learned_s, counted(finished) * learned_s)
         if running >= 1.0 and counted(kv_used) > 0.0 and ready > 0.0:
             self.kv += min(0.01 * learned_s, 1.0) * (kv_used * ready / running - self.kv)
         unread = self.unread + (counted(arrived) - counted(firsts)) * learned_s
         self.unread = min(max(unread, waiting), waiting + running)
-        self.learn_capacity(counted(gaps), counted(gap_seconds), counted(read), self.unread, ready, itl, learned_s)
-        self.work = self.arriving(arrived, counted(firsts), counted(read), itl, dt)
+        self.learn_capacity(counted(gaps), counted(gap_seconds), counted(computed), self.unread, ready, itl, learned_s)
+        self.work = self.arriving(arrived, counted(firsts), counted(computed), itl, dt)
         constants, request_s = self.constants, self.request_s(itl)
         raw, arrived = arrived * request_s, arrived * learned_s
         self.slow += (1.0 - exp(-dt / SLOW_S)) * (raw - self.slow)
@@ -228,11 +230,11 @@ class Sizing:
             size, self.work, raw, arrived, self.requests, raw_ready, ttft, start, learned_s, now
         )
 
-    def learn_capacity(self, gaps, gap_seconds, read, waiting, ready, itl, dt):
+    def learn_capacity(self, gaps, gap_seconds, computed, waiting, ready, itl, dt):
         kept = exp(-dt / WINDOW_S)
         self.gaps = kept * self.gaps + gaps * dt
         self.gap_seconds = kept * self.gap_seconds + gap_seconds * dt
-        self.prompt_read = kept * self.prompt_read + read * dt
+        self.prompt_read = kept * self.prompt_read + computed * dt
         self.replica_seconds = kept * self.replica_seconds + ready * dt
         if ready <= 0.0 or gaps < FEWEST_GAPS:
             return
@@ -267,18 +269,22 @@ class Sizing:
         """What one sequence adds to a step, as a share of an empty step."""
         return PER_SEQUENCE + PER_CONTEXT_TOKEN * (self.prompt.value + CONTEXT_OF_OUTPUT * self.output.value)
 
+    @property
+    def computed_tokens(self):
+        return max(self.prompt.value - self.cached.value, 0.0)
+
     def room(self, itl):
         return max(LEAST_ROOM, 1.0 - self.step / (TARGET * itl))
 
     def request_s(self, itl):
         """Replica-seconds of one request."""
-        prefill = self.prompt.value * PER_PROMPT_TOKEN * self.step * self.factor
+        prefill = self.computed_tokens * PER_PROMPT_TOKEN * self.step * self.factor
         decode = self.output.value * self.token_content * self.step * self.factor
         return max(prefill / FULL_PREFILL, (prefill + decode) / self.room(itl))
 
-    def arriving(self, arrived, firsts, read, itl, dt):
+    def arriving(self, arrived, firsts, computed, itl, dt):
         room, price = self.room(itl), self.step * self.factor
-        prefill = (read + (arrived - firsts) * self.prompt.value) * PER_PROMPT_TOKEN * price
+        prefill = (computed + (arrived - firsts) * self.computed_tokens) * PER_PROMPT_TOKEN * price
         output = arrived * self.output.value
         in_caches = output * TARGET * itl * self.kv / self.constants.full_kv
         decode = max(output * self.token_content * price, room * in_caches - prefill)

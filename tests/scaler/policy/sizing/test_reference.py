@@ -29,10 +29,10 @@ SLOS = st.tuples(st.floats(0.01, 60.0), st.floats(0.001, 1.0) | st.sampled_from(
 STEPS_S = st.sampled_from([1.0, 5.0, 15.0]) | st.floats(-100.0, 5000.0)
 UNKNOWN = st.just(nan)
 REQUESTS = st.floats(-5.0, 50.0) | st.just(0.0)
-AMOUNTS = (*([REQUESTS] * 3), *(st.floats(0.0, largest) for largest in (1e5, 1e4, 1e4, 500.0)))
+AMOUNTS = (*([REQUESTS] * 3), *(st.floats(0.0, largest) for largest in (1e5, 1e4, 1e5, 1e4, 500.0)))
 # Most responses have all counters, some lack one.
 RATES = (
-    st.tuples(*AMOUNTS) | st.tuples(*AMOUNTS[:5], UNKNOWN, UNKNOWN) | st.tuples(*(each | UNKNOWN for each in AMOUNTS))
+    st.tuples(*AMOUNTS) | st.tuples(*AMOUNTS[:6], UNKNOWN, UNKNOWN) | st.tuples(*(each | UNKNOWN for each in AMOUNTS))
 )
 MOMENTS = st.tuples(
     STEPS_S,
@@ -53,6 +53,7 @@ NAMES = {
     Estimate.PREFILL: lambda each: each.prefill,
     Estimate.DECODE: lambda each: each.decode,
     Estimate.PROMPT_SUM: lambda each: each.prompt.total,
+    Estimate.CACHED_SUM: lambda each: each.cached.total,
     Estimate.OUTPUT_SUM: lambda each: each.output.total,
     Estimate.STEP_SUM: lambda each: each.step_sum,
     Estimate.STEP_WEIGHT: lambda each: each.step_weight,
@@ -119,7 +120,7 @@ def test_kernel_equals_the_reference(slo, moments, constants):
 
 
 def test_columns_of_the_reference_are_in_the_order_of_the_kernel():
-    assert [rate.name for rate in WorkRate][:7] == [
-        "ARRIVED", "FIRST_TOKENS", "FINISHED", "PROMPT", "GENERATED", "GAPS", "GAP_SECONDS",
+    assert [rate.name for rate in WorkRate][:8] == [
+        "ARRIVED", "FIRST_TOKENS", "FINISHED", "PROMPT", "GENERATED", "COMPUTED", "GAPS", "GAP_SECONDS",
     ]  # fmt: skip
     assert isnan(reference_sizing.Sizing().size)

@@ -213,7 +213,7 @@ def test_ten_thousand_workloads_are_independent_of_each_other():
     slos = SloColumns(rng.uniform(0.1, 10.0, rows), np.where(rng.random(rows) < 0.2, nan, rng.uniform(0.01, 0.2, rows)))
     history = []
     for _ in range(moments):
-        rates = rng.exponential(10.0, (rows, len(WorkRate))) * [1, 1, 1, 500, 200, 200, 5, *[1] * 8]
+        rates = rng.exponential(10.0, (rows, len(WorkRate))) * [1, 1, 1, 500, 200, 400, 200, 5, *[1] * 8]
         rates[rng.random(rates.shape) < 0.05] = nan
         numbers = rng.exponential((5.0, 20.0, 0.3, 3.0, 100.0, 2.0), (rows, 6)).T.copy()
         history.append(SizingInputs(rates, *numbers))
