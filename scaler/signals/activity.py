@@ -188,7 +188,8 @@ class Probes:
         """periods: `probe_period` of each workload in seconds; with 0 none is a probe. slots: how many there are."""
         rows = len(periods)
         self._periods = periods
-        self._rises = np.full((slots, KEPT, 3), np.nan)  # last sample before it, first with it, the count then
+        # By slot, of those with a rise: last sample before it, first with it, the count then; shape (KEPT, 3).
+        self._rises: dict[int, Floats] = {}
         self._kept = np.zeros(slots, dtype=np.int64)
         self._clocks = np.zeros(slots, dtype=np.int64)  # 0: no probes
         self._read_at = np.full(slots, np.nan)
@@ -250,12 +251,12 @@ class Probes:
 
     def grow(self, slots: int) -> None:
         more = slots - len(self._kept)
-        self._rises = np.concatenate([self._rises, np.full((more, KEPT, 3), np.nan)])
         self._kept = np.concatenate([self._kept, np.zeros(more, dtype=np.int64)])
         self._clocks = np.concatenate([self._clocks, np.zeros(more, dtype=np.int64)])
         self._read_at = np.concatenate([self._read_at, np.full(more, np.nan)])
 
     def clear(self, slot: int) -> None:
+        self._rises.pop(slot, None)
         self._kept[slot] = self._clocks[slot] = 0
         self._read_at[slot] = np.nan
 
@@ -282,7 +283,7 @@ class Probes:
             return False
         if not self._periods[row] > 0.0 or at < self.count_until[row]:
             return True
-        if self._kept[slot] and self._rises[slot, 0, 1] <= self._real_at[row]:
+        if self._kept[slot] and self._rises[slot][0, 1] <= self._real_at[row]:
             self._restart(slot)
         self._append(slot, before, at, rise)
         is_activity = self._is_activity(row, slot, rise)
@@ -352,12 +353,14 @@ class Probes:
         return (f"requests as regular as a clock, {every}, count as probes and keep nothing awake",)
 
     def _append(self, slot: int, before: float, at: float, rise: float) -> None:
-        kept = self._kept[slot]
-        total = self._rises[slot, kept - 1, 2] if kept else 0.0
+        kept, rises = self._kept[slot], self._rises.get(slot)
+        if rises is None:
+            rises = self._rises[slot] = np.full((KEPT, 3), np.nan)
+        total = rises[kept - 1, 2] if kept else 0.0
         if kept == KEPT:
-            self._rises[slot, :-1] = self._rises[slot, 1:]
+            rises[:-1] = rises[1:]
             kept -= 1
-        self._rises[slot, kept] = before, at, total + rise
+        rises[kept] = before, at, total + rise
         self._kept[slot] = kept + 1
 
     def _restart(self, slot: int) -> None:
@@ -367,7 +370,7 @@ class Probes:
         kept = int(self._kept[slot])
         if kept < RISES:
             return True
-        rises = self._rises[slot, :kept]
+        rises = self._rises[slot][:kept]
         span, requests = rises[-1, 1] - rises[0, 1], rises[-1, 2] - rises[0, 2]
         period = span / requests
         if not SHORTEST_S <= period <= self._periods[row]:
