@@ -90,8 +90,11 @@ DRAIN_GRACE_S = 5.0
 LIST_WAIT_S = 5.0
 # A registry of 10,000 workloads makes 100,000 objects and lets go of most of them half a second later. By default
 # (700, 10, 10) they reach the oldest generation meanwhile, and each edited object costs a full collection: 0.4 s in
-# which no call is answered. 20,000 young objects take 5 ms.
-COLLECTIONS = 20_000, 10, 10
+# which no call is answered. 10,000 young objects take 5 ms.
+COLLECTIONS = 10_000, 3, 60
+# Until every target has been scraped once, nearly all that is made stays: full collections would look through it all.
+# A collection of the middle generation looks through 40,000 objects, in up to 30 ms.
+START_COLLECTIONS = 10_000, 3, 1_000_000
 # How often the configuration file is looked at. kubelet itself takes up to a minute to bring a new ConfigMap.
 FILE_LOOK_S = 2.0
 
@@ -255,6 +258,7 @@ class Daemon:
 
     async def _work(self, keda: KedaServer) -> None:
         """Scrapes and ticks of the configuration in force, begun anew whenever it changes."""
+        gc.set_threshold(*START_COLLECTIONS)
         # Compiling may take minutes on a busy machine: a terminal must not be silent until then.
         self._log.info("loading kernels", **compilation.settings())
         kernels = await asyncio.to_thread(compilation.load)
@@ -373,13 +377,13 @@ class Daemon:
             # What is loaded by now stays. Most of its 170,000 objects are numba's: each full collection that looked
             # through them held the loop up for some 50 ms.
             gc.freeze()
-            gc.set_threshold(*COLLECTIONS)
             scrape = self._config.scrape
             self._scraped_at = now + LIST_WAIT_S + min(scrape.interval, START_SPREAD_S) + scrape.timeout
             self._wait_for_list_until = now + LIST_WAIT_S
         elif now >= self._scraped_at:
             # Nor does what the first round of scrapes has made: full collections grew to 330 ms with 4,000 pods.
             gc.freeze()
+            gc.set_threshold(*COLLECTIONS)
             self._scraped_at = inf
         self._health.last_tick_at = now
         self._health.unlisted = self._authorizer.triggers is None and now < self._wait_for_list_until

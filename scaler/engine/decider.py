@@ -39,7 +39,7 @@ from . import checkpoint
 from .accounting import Circumstances, FleetGpus, Ledger, SweepAnswers, look, replica_cost
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
 from .evidence import EvidenceSources, SweepColumns, decisions
-from .published import PendingDecisions, Published
+from .published import EVERY, PendingDecisions, Published
 from .sharing import GpuLimits, Idleness
 from .sizes import Sizes
 from .sleep_tiers import SleepTiers
@@ -88,14 +88,8 @@ class Decider:
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
         self._constraints: Constraints | None = None  # as of the last sweep, or of the first response before one
-        self._constraint_source = ConstraintSource(
-            self._specs,
-            [p.ordered for p in plans],
-            [p.teaching for p in plans],
-            prices,
-            fleet,
-            [p.sleep for p in plans],
-        )
+        ordered, teaching, tiers = [p.ordered for p in plans], [p.teaching for p in plans], [p.sleep for p in plans]
+        self._constraint_source = ConstraintSource(self._specs, ordered, teaching, prices, fleet, tiers)
         self._interval_s, self._slack_s = interval_s, interval_s * fresh_intervals
         self._tolerance = np.array([plan.tolerance for plan in plans], dtype=float)
         # A sweep counts for as long as a response does, or for some ticks if those are longer.
@@ -201,12 +195,14 @@ class Decider:
         self._pending.changed[self._latest.rows_of(target)] = True
         self._latest.distrust(target)
 
-    def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
+    def sweep(self, now: float, *, leads: bool = True, most: int = EVERY) -> list[Decision]:
         """Decides all workloads. leads: this replica's ledger is the published one.
 
-        Returns every Decision with a new number or activity. Of those with a new reason alone it returns as many as
-        `PendingDecisions` says; the next sweeps return the rest. `renew` returns those with new evidence alone.
+        Returns every Decision with a new number or activity, but at most `most`: `rest` returns the others. Of those
+        with a new reason alone it returns as many as `PendingDecisions` says; the next sweeps return the rest. `renew`
+        returns those with new evidence alone.
         """
+        self._pending.most = most
         self._constraints = self._constraint_source.at(now)
         news = self._constraint_source.news()
         self._pending.due[news.rows] = True
@@ -223,6 +219,16 @@ class Decider:
         columns, now = self._columns
         superseded = self._published.differs(slice(None), columns.verdicts, columns.number)
         return self._build(columns.choose(self._pending.take_renewable(superseded, most)), now)
+
+    def rest(self, most: int) -> list[Decision]:
+        """At most so many of the Decisions that the last sweep has not returned yet; none are left if it returns none.
+
+        A landing in between returns those of its workloads.
+        """
+        if self._columns is None:
+            return []
+        columns, now = self._columns
+        return self._published_of(columns.choose(self._pending.take_waiting(most)), now)
 
     def ended_brakes(self) -> list[tuple[WorkloadKey | None, Brake]]:
         """The brakes that ended since the last call, with their workloads; None: a brake of all."""
@@ -311,6 +317,7 @@ class Decider:
         self._latest.activity.make_sound(rows, now)
         checkpoint.make_sound(self._memory, rows, self._specs, now)
         self._pending.due[rows] = True  # the next sweep returns every decision again, as old as it is
+        self._pending.waiting[rows] = False
         self._constraints = None  # estimates hold from now on
 
     def state(self, now: float, rows: slice = slice(None)) -> State:
@@ -509,13 +516,9 @@ class Decider:
             self._constraints = self._limits.rise(rows, decided.verdicts, self._constraints)
         verdicts = decided.verdicts
         self._pending.due[self.sleep.decide(rows, decided, totals, standing, now, raise_only=raise_only)] = True
+        was_active, slack_s = self._memory.active[rows], self._slack_s
         self._latest.activity.answered(
-            rows,
-            totals.readings,
-            was_active=self._memory.active[rows],
-            verdicts=verdicts,
-            now=now,
-            slack_s=self._slack_s,
+            rows, totals.readings, was_active=was_active, verdicts=verdicts, now=now, slack_s=slack_s
         )
         for column, after in zip(self._memory, decided.memory, strict=True):
             column[at] = after
@@ -526,10 +529,12 @@ class Decider:
         bounds = (standing, specs.minimum, self._tolerance[at])
         number = self._published.to_publish(at, verdicts, readings.wanted, *bounds, raise_only=raise_only)
         news = self._published.differs(at, verdicts, number)
+        noted = news
         if not raise_only:
             moves = self._published.moves(verdicts, number)
             shown = self._pending.next(news, moves, totals.readings.wanted)
-        elif not len(shown := np.flatnonzero(news)):
+            noted = news & self._pending.chosen(shown)
+        elif not len(shown := np.flatnonzero(news | self._pending.waiting[rows])):
             return []
         columns = SweepColumns(
             rows=rows,
@@ -547,11 +552,8 @@ class Decider:
             room=standing.room,
             decided_at=np.where(news, now, self._published.at[at]),
         )
-        self._note(columns, decided, before, news, shown, now, raise_only=raise_only)
-        changed = columns.choose(shown)
-        built = self._build(changed, now)
-        self._published.tell(changed.rows, changed.verdicts, changed.number, changed.decided_at)  # unless that failed
-        return built
+        self._note(columns, decided, before, noted, now, raise_only=raise_only)
+        return self._published_of(columns.choose(shown), now)
 
     def _learn(self, totals: Aggregate, complete: Mask, filled: Mask, now: float) -> None:
         """Updates the estimates of all workloads. complete: all its targets have answered. filled: some are imputed."""
@@ -569,27 +571,22 @@ class Decider:
             self._signals.observe(rows[here], totals.choose(here), is_value[here], arrival.at)
 
     def _note(
-        self,
-        columns: SweepColumns,
-        decided: Decided,
-        before: Memory,
-        news: Mask,
-        shown: Rows,
-        now: float,
-        *,
-        raise_only: bool,
+        self, columns: SweepColumns, decided: Decided, before: Memory, noted: Mask, now: float, *, raise_only: bool
     ) -> None:
-        """Writes to the decision log what is returned and differs, and after a sweep what is due."""
+        """Writes to the decision log what is returned and differs (`noted`), and after a sweep what is due."""
         rows = columns.rows
         probes = self._latest.activity.probes.verdicts(rows, now)
         aside = Aside.of(columns.totals, columns.imputed, decided.needed, *probes)
         given = Given.of(decided, before, aside, now, raise_only=raise_only)
-        noted = np.zeros(len(rows), dtype=np.bool_)
-        noted[shown] = news[shown]
         if not raise_only:
-            noted |= self._log.due(rows, now)
+            noted = noted | self._log.due(rows, now)
             self._swept, self._columns = given, (columns, now)
         self._log.note(rows, given, noted)
+
+    def _published_of(self, changed: SweepColumns, now: float) -> list[Decision]:
+        built = self._build(changed, now)
+        self._published.tell(changed.rows, changed.verdicts, changed.number, changed.decided_at)  # unless that failed
+        return built
 
     def _build(self, columns: SweepColumns, now: float) -> list[Decision]:
         if not len(columns.rows):

@@ -7,7 +7,7 @@ imports it then, in a thread: KEDA's GetMetricSpec is answered meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -34,6 +34,7 @@ from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
 from . import failure_log
 from .backfill import relive
+from .cluster_counts import ClusterCounts, Counted
 from .context import DecisionPass, LoopContext
 from .decider import Decider
 from .engine_calls import EngineCall, EngineCaller, allowed
@@ -49,8 +50,8 @@ LOOKS_AT_ONCE = 20  # places without a pause: 1 ms each, if it has new pods
 LANDING_WINDOW_S = 0.02
 # Workloads that are copied at once: 5 MB, a few milliseconds.
 COPIED_AT_ONCE = 1000
-# Evidence that is built at once for its readers: 10 ms.
-RENEWED_AT_ONCE = 250
+# Decisions that are built at once: 10 ms.
+BUILT_AT_ONCE = 250
 
 
 class ControlLoop:
@@ -68,12 +69,13 @@ class ControlLoop:
         self._faults = ExceptionLog(context.self_metrics.internal_errors)
         self._is_synced = False  # whether the objects of the registry are known
         # A count says nothing of the configuration: those before stay, and only what changes is counted.
-        self._counting: Counting = Counting(context.replicas, context.cluster)
-        if before is not None:
-            self._counting = before._counting  # noqa: SLF001 - its own kind
+        counting: Counting = before._counts.counting if before else Counting(context.replicas, context.cluster)  # noqa: SLF001
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
         sharing, hour = config.sharing, config.prices.accounted.hour
-        self._gpu_supply = None if sharing is None else SupplySource(sharing.growth, hour)
+        gpu_supply = None if sharing is None else SupplySource(sharing.growth, hour)
+        self._counts: ClusterCounts = ClusterCounts(
+            counting, gpu_supply, context.cluster, self._counted, self._count_failed
+        )
         self._loop = ScrapeLoop(
             discoveries=(),
             pages=context.pages,
@@ -122,7 +124,8 @@ class ControlLoop:
         self._follow_workloads(last, begun)
         if not self._has_triggers() or (before is not None and before._is_synced):  # noqa: SLF001
             self._publish_registry(context.clock.now())
-        self._log_object_errors(str(problem) for problem in self._registry.object_errors)
+        for _ in self._log_object_errors(self._registry):
+            pass
         if before is not None:
             self._count(self._uncounted(before._registry, begun))  # noqa: SLF001
 
@@ -228,7 +231,10 @@ class ControlLoop:
             return
         if found is not None:
             with self._faults.contain("cluster", "workloads"):
-                await self._look(*self._apply(found))
+                places = self._apply(found)
+                for _ in self._log_object_errors(self._registry):
+                    await asyncio.sleep(0)
+                await self._look(*places)
         if listed and not self._is_synced:
             self._publish_registry(context.clock.now())
 
@@ -256,9 +262,7 @@ class ControlLoop:
             self._context.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
         if self._is_synced:
             self._context.on_registry(self._registry)
-        if self._registry.object_errors != last.object_errors:
-            self._log_object_errors(str(problem) for problem in self._registry.object_errors)
-        self._count(registered)  # before anything is decided
+        self._counts.register(registered, self._context.clock.now())  # before anything is decided
         new = () if found.places is None else self._discoveries.keys() - discoveries
         sources = {*new, *(source for each in registered for source in self._places.of(each))}
         return tuple(sources), [self._registry.targets[each] for each in registered & self._registry.targets.keys()]
@@ -366,14 +370,16 @@ class ControlLoop:
             return True
         return all(cluster.settled(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
-    def _log_object_errors(self, object_errors: Iterable[str]) -> None:
-        """Logs one line when an object becomes invalid, and one when it is fixed."""
-        now, before = frozenset(object_errors), self._context.object_errors
+    def _log_object_errors(self, registry: Registry) -> Iterator[None]:
+        """Logs one line when an object becomes invalid, and one when it is fixed. After each, others may run."""
+        now, before = frozenset(map(str, registry.object_errors)), self._context.object_errors
+        self._context.object_errors = now
         for problem in sorted(now - before):
             self._log.warning("invalid object", problem=problem)
+            yield
         for problem in sorted(before - now):
             self._log.info("invalid object resolved", problem=problem)
-        self._context.object_errors = now
+            yield
 
     # Backfill.
 
@@ -396,27 +402,37 @@ class ControlLoop:
         """Never two at once: the next begins when this one has ended."""
         clock = self._context.clock
         while True:
-            await self._prepare_supply()
+            await self._counts.prepare(clock.now())
             began = clock.now()
             with self._context.self_metrics.tick_seconds.time():
-                self.tick(began)
+                for _ in self._tick_parts(began):
+                    await asyncio.sleep(0)
             await clock.sleep(max(0.0, began + self.config.tick - clock.now()))
 
     def tick(self, now: float) -> None:
         """Decides all workloads. If it fails, the last Board stays and the failure is logged."""
+        for _ in self._tick_parts(now):
+            pass
+
+    def _tick_parts(self, now: float) -> Iterator[None]:
+        """As `tick`; between the parts others may run. All is decided in the first; each publishes some Decisions."""
         publisher = self._context.publisher
         try:
             self._check_sync(now)
-            self._counting.tick(self._decider, self._scaled, self._registry.targets, now)
-            if self._context.cluster is not None:
-                self._decider.set_node_gpus(self._context.cluster.node_gpus(now))
-                self._share_gpus(self._context.cluster, now)
+            self._counts.tick(now)
             if self._given_up:
                 self._decider.forget_answers()  # those of scrapes since then are not published either
-            changed = self._decider.sweep(now, leads=self._context.leads(now))
+            decider = self._decider
+            changed = decider.sweep(now, leads=self._context.leads(now), most=BUILT_AT_ONCE)
             decided_at = self._context.clock.now()
             self._publish(changed, now)
             self._call_engines(now)
+            while len(rest := decider.rest(BUILT_AT_ONCE)):
+                self._publish(rest, now)
+                changed += rest
+                yield
+                if decider is not self._decider:
+                    return  # the next tick of the new list publishes the rest
             self._trace("tick", (), now, decided_at, changed)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("brake ended", workload=str(workload or "all"), brake=str(brake))
@@ -434,37 +450,20 @@ class ControlLoop:
         self._broken = self._given_up = False
         self._context.on_tick(now)
 
-    async def _prepare_supply(self) -> None:
-        """Counts GPUs before a tick needs them, a few milliseconds at a time."""
-        source, cluster = self._gpu_supply, self._context.cluster
-        if source is None or cluster is None:
-            return
-        try:
-            now, workloads, targets = self._context.clock.now(), self._decider.workloads, self._registry.targets
-            while source.prepare(cluster, workloads, targets, now):  # noqa: ASYNC110 - others run between two parts
-                await asyncio.sleep(0)
-        except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
-            self._context.self_metrics.internal_errors.labels("discovery").inc()
-
-    def _share_gpus(self, cluster: Cluster, now: float) -> None:
-        if self._gpu_supply is not None:
-            workloads, targets = self._decider.workloads, self._registry.targets
-            self._decider.set_gpu_supply(self._gpu_supply.at(cluster, workloads, targets, now))
-            for workload, queue in self._gpu_supply.lost_queues(now):
-                self._log.warning("local queue unknown", workload=str(workload), queue=queue)
+    def _counted(self) -> Counted:
+        return Counted(self._decider, self._scaled, self._registry.targets)
 
     def _count(self, workloads: Collection[WorkloadKey]) -> None:
         """Their replicas, as they are now."""
-        try:
-            now = self._context.clock.now()
-            self._counting.count(workloads, self._decider, self._scaled, self._registry.targets, now)
-        except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
-            self._context.self_metrics.internal_errors.labels("discovery").inc()
+        self._counts.count(workloads, self._context.clock.now())
+
+    def _count_failed(self) -> None:
+        self._context.self_metrics.internal_errors.labels("discovery").inc()
 
     async def renew(self) -> None:
         """Publishes the evidence of the last tick. If that fails, the evidence from before stays."""
         with self._faults.contain("evidence", "renewal"):
-            while not self._given_up and (renewed := self._decider.renew(RENEWED_AT_ONCE)):
+            while not self._given_up and (renewed := self._decider.renew(BUILT_AT_ONCE)):
                 self._publish(renewed, self._context.publisher.local.at)
                 await asyncio.sleep(0)  # KEDA's calls
 

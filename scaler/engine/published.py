@@ -20,6 +20,7 @@ from scaler.policy.overrides.brake import MOST_REPLICAS
 # A Decision takes about 40 us to build. A sweep builds all with a new number or activity; those with a new reason or
 # replica count alone up to this many in all (40 ms).
 MOST_BUILT = 1000
+EVERY = 2**31  # no bound on the Decisions that are built at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ class PendingDecisions:
     renewable:   the last sweep has other evidence than its Decision.
     unpublished: no Decision of this process is published.
     wanted:      the replicas of the cluster in its Decision; NaN unknown.
+    waiting:     the last sweep has a Decision that is not built yet: at most `most` are built at once.
     due:         its brake, its sleep state, or what another replica has published may not be that of its Decision. Like
                  `wanted`, others act on it by the Decision.
     """
@@ -133,6 +135,8 @@ class PendingDecisions:
         self.unpublished: Mask = np.ones(rows, dtype=np.bool_)
         self.wanted: Floats = np.full(rows, np.nan)
         self.due: Mask = np.zeros(rows, dtype=np.bool_)
+        self.waiting: Mask = np.zeros(rows, dtype=np.bool_)
+        self.most = EVERY
         self._turn = 0  # the row at which the next sweep begins
 
     def next(self, news: Mask, moves: Mask, wanted: Floats) -> Rows:
@@ -143,13 +147,28 @@ class PendingDecisions:
         """
         self.renewable |= self.changed
         self.changed[:] = False
-        at_once = self.unpublished | (news & moves)
-        rest = np.flatnonzero((news | self.due | ~_same(self.wanted, wanted)) & ~at_once)
-        room = max(MOST_BUILT - int(at_once.sum()), 0)
+        urgent = self.unpublished | (news & moves)
+        rest = np.flatnonzero((news | self.due | ~_same(self.wanted, wanted)) & ~urgent)
+        at_once = np.flatnonzero(urgent)
+        self.waiting[:] = False
+        self.waiting[at_once[self.most :]] = True
+        room = max(MOST_BUILT - len(at_once), 0)
         if len(rest) > room:
             rest = np.roll(rest, -np.searchsorted(rest, self._turn))[:room]
             self._turn = int(rest[-1]) + 1 if room else self._turn
-        rows = np.union1d(np.flatnonzero(at_once), rest)
+        rows = np.union1d(at_once[: self.most], rest)
+        self.renewable[rows] = False
+        return rows
+
+    def chosen(self, rows: Rows) -> Mask:
+        """Whether a Decision of the last sweep is built, now (`rows`) or by `take_waiting`."""
+        chosen = self.waiting.copy()
+        chosen[rows] = True
+        return chosen
+
+    def take_waiting(self, most: int) -> Rows:
+        """At most so many rows of which the last sweep has a Decision that is not built yet."""
+        rows = np.flatnonzero(self.waiting)[:most]
         self.renewable[rows] = False
         return rows
 
@@ -158,7 +177,7 @@ class PendingDecisions:
 
         superseded: rows with a later answer than that of the last sweep, or none yet; the next sweep has theirs.
         """
-        self.renewable &= ~superseded
+        self.renewable &= ~(superseded | self.waiting)
         rows = np.flatnonzero(self.renewable)[:most]
         self.renewable[rows] = False
         return rows
@@ -170,7 +189,7 @@ class PendingDecisions:
 
     def built(self, rows: Rows, wanted: Floats) -> None:
         """Decisions of these rows are published. wanted: as in `next`."""
-        self.unpublished[rows] = self.due[rows] = False
+        self.unpublished[rows] = self.due[rows] = self.waiting[rows] = False
         self.wanted[rows] = wanted
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.clock import WallClock
 from scaler.config import parse
-from scaler.daemon import LIST_WAIT_S, Daemon
+from scaler.daemon import COLLECTIONS, LIST_WAIT_S, Daemon
 
 CONFIG = """
 scrape: {interval: 10s, timeout: 3s}
@@ -35,6 +35,7 @@ def test_state_of_the_targets_is_frozen_once_each_has_been_scraped():
     assert gc.get_freeze_count() <= code
     daemon._ticked(keda, first_round)
     assert gc.get_freeze_count() >= code + len(targets)
+    assert gc.get_threshold() == COLLECTIONS
     later = [[] for _ in range(1000)]
     daemon._ticked(keda, first_round + 1.0)
     assert gc.get_freeze_count() < code + len(targets) + len(later), "what comes and goes later is collected"

@@ -18,12 +18,13 @@ from exporter.model import WorkloadKey
 from exporter.scrape.loop import ScrapeLoop
 from exporter.sources.http import HttpLimits, HttpPages
 from scaler.config import parse
+from scaler.engine import cluster_counts, loop
 from scaler.engine.decider import Decider
 from scaler.engine.loop import LOOKS_AT_ONCE, ControlLoop
 from scaler.engine.prepare import catch_up, hand_over, prepare
 from scaler.engine.publisher import Publisher
 from scaler.policy.columns import Specs
-from scaler.workloads import annotations, registry, targets
+from scaler.workloads import annotations, pods, registry, targets
 from tests.fakes import objects as api
 from tests.fakes.clock import SleeplessClock
 from tests.fakes.daemon import loop_context
@@ -405,3 +406,62 @@ async def test_registry_is_published_again_once_the_cluster_answers_again(scene)
     scene.tick()
     await scene.loop._register()
     assert [len(registry.objects) for registry in scene.published[1:]] == [WORKLOADS]
+
+
+@pytest.fixture
+def counted_in_parts(monkeypatch):
+    monkeypatch.setattr(pods, "COUNTED_AT_ONCE", 3)
+    monkeypatch.setattr(cluster_counts, "COUNTED_AT_ONCE", 3)
+
+
+async def waits(task):
+    """How often the task let others run until its end."""
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+@pytest.mark.usefixtures("counted_in_parts")
+async def test_replicas_of_many_workloads_are_counted_in_parts_before_the_tick(scene):
+    preparing = asyncio.create_task(scene.loop._counts.prepare(scene.clock.time))
+    assert await waits(preparing) >= WORKLOADS // 3
+    assert sorted(scene.cluster.counted) == sorted(f"w{number}" for number in range(WORKLOADS))
+    assert scene.tick() == []
+    await scene.put(scene.pod(3, ready=False))
+    assert scene.tick() == ["w3"]
+
+
+@pytest.mark.usefixtures("counted_in_parts")
+async def test_change_between_two_parts_of_a_count_is_counted_by_the_tick(scene):
+    preparing = asyncio.create_task(scene.loop._counts.prepare(scene.clock.time))
+    await asyncio.sleep(0)
+    assert len(scene.cluster.counted) == 3
+    first = scene.cluster.counted[0]
+    scene.cluster.apply(PODS, "DELETED", scene.pod(int(first[1:])), scene.clock.time)
+    await preparing
+    assert scene.tick() == [first]
+    assert scene.replicas(int(first[1:])) == (1, 0)
+
+
+@pytest.mark.usefixtures("counted_in_parts")
+async def test_new_list_of_workloads_between_two_parts_of_a_count_loses_no_count(scene):
+    preparing = asyncio.create_task(scene.loop._counts.prepare(scene.clock.time))
+    await asyncio.sleep(0)
+    assert len(scene.cluster.counted) == 3
+    new = range(WORKLOADS, WORKLOADS + 5)
+    await scene.put(
+        *(scene.scaled(number) for number in new), *(api.deployment(f"w{number}", replicas=2) for number in new)
+    )
+    await preparing
+    scene.tick()
+    assert [scene.replicas(number)[0] for number in range(WORKLOADS)] == [1] * WORKLOADS
+    assert [scene.replicas(number) for number in new] == [(2, 0)] * 5
+
+
+async def test_tick_lets_others_run_between_the_decisions_that_it_builds(scene, monkeypatch):
+    monkeypatch.setattr(loop, "BUILT_AT_ONCE", 3)
+    board = scene.context.publisher
+    sizes = [len(board.local.decisions) for _ in scene.loop._tick_parts(scene.clock.time)]
+    assert sizes == [*range(6, WORKLOADS, 3), WORKLOADS]

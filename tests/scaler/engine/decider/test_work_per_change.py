@@ -176,3 +176,51 @@ def test_replica_counts_are_kept_through_a_reload(fleet):
     readings = stage.decider._latest.totals(np.arange(6), stage.now).readings
     assert readings.wanted.tolist() == [3.0] * 6
     assert stage.decider.plan(WorkloadKey("ai", "w3")) is stage.decider.plans[3]
+
+
+def expire(stage):
+    """Until the next sweep, when what was not scraped is held no longer: every decision becomes an error."""
+    for _ in range(3):
+        stage.sweep(after=60.0)
+    stage.now += 601.0
+
+
+def same_evidence(decisions):
+    return {decision.workload.name: (decision.replicas, decision.reason, decision.evidence) for decision in decisions}
+
+
+def test_decisions_of_a_sweep_in_parts_are_those_of_a_sweep_at_once(fleet, pod, page):
+    parts, whole = fleet(), fleet()
+    for stage in (parts, whole):
+        for number in range(5):
+            stage.land(pod(number, f"w{number}"), page.vllm(waiting=0, running=10 * number))
+        expire(stage)
+    first = parts.decider.sweep(parts.now, most=2)
+    rest = [parts.decider.rest(3), parts.decider.rest(3)]
+    at_once = whole.decider.sweep(whole.now)
+    assert [len(part) for part in (first, *rest)] == [2, 3, 1]
+    assert same_evidence([*first, *rest[0], *rest[1]]) == same_evidence(at_once)
+    assert parts.decider.rest(3) == []
+    for name, column in parts.decider.columns().items():
+        np.testing.assert_array_equal(column, whole.decider.columns()[name], err_msg=name)
+    assert parts.decider.sweep(parts.now + 1.0) == whole.decider.sweep(whole.now + 1.0)
+
+
+def test_landing_between_the_parts_of_a_sweep_is_not_undone_by_a_later_part(fleet, pod, page):
+    stage = fleet()
+    expire(stage)
+    assert len(stage.decider.sweep(stage.now, most=1)) == 1
+    landed = stage.land(pod(5, "w5"), page.vllm(waiting=0, running=40))
+    assert [(each.workload.name, each.replicas) for each in landed] == [("w5", 3)]
+    assert names(stage.decider.rest(9)) == ["w1", "w2", "w3", "w4"]
+    assert stage.decider.rest(9) == []
+
+
+def test_restored_state_replaces_the_rest_of_a_sweep(fleet):
+    stage = fleet()
+    state = stage.decider.state(stage.now)
+    expire(stage)
+    assert len(stage.decider.sweep(stage.now, most=1)) == 1
+    stage.decider.follow_state(state, stage.now)
+    assert stage.decider.rest(9) == []
+    assert all(decision.replicas == 3 for decision in stage.decider.sweep(stage.now + 1.0))
