@@ -31,11 +31,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Loaded(NamedTuple):
-    """One kernel of this process. cached: its machine code came from the cache."""
+    """One kernel of this process. cached: its machine code came from the cache. folder: the cache's; None: none."""
 
     name: str
     cached: bool
     seconds: float
+    folder: str | None = None
 
 
 _LOADED: list[Loaded] = []
@@ -55,7 +56,8 @@ def kernel(signature: Any, **options: Any) -> Callable[[Function], Function]:
         dispatcher.compile(signature)
         dispatcher.disable_compile()
         hits = sum(dispatcher.stats.cache_hits.values())
-        _LOADED.append(Loaded(function.__qualname__, hits > 0, perf_counter() - began))
+        folder = dispatcher.stats.cache_path
+        _LOADED.append(Loaded(function.__qualname__, hits > 0, perf_counter() - began, folder))
         return dispatcher  # type: ignore[no-any-return]
 
     return compiled

@@ -106,6 +106,30 @@ def test_full_disk_prevents_caching_but_not_compilation(tmp_path):
     assert run(ON_A_FULL_DISK, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == "5.0"
 
 
+IN_TWO = """
+from exporter import jit
+from scaler import compilation
+compilation.compile_in_two(("here",), ("{there}",))
+import there
+print([(kernel.name, kernel.cached) for kernel in jit.loaded()], there.double(2.5))
+"""
+
+
+@pytest.mark.parametrize(("module", "cached"), [("there", True), ("no_such_module", False)])
+def test_half_that_a_second_process_compiles_is_in_the_cache_and_else_is_compiled(tmp_path, module, cached):
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(A_KERNEL)
+    source = Path(scaler.__file__).parent.parent
+    result = run(
+        IN_TWO.format(there=module),
+        tmp_path,
+        NUMBA_CACHE_DIR=str(tmp_path / "cache"),
+        PYTHONPATH=f"{source}:{tmp_path}",
+    )
+    assert result == f"[('double', False), ('double', {cached})] 5.0"
+
+
 @pytest.fixture
 def load(tmp_path, monkeypatch):
     """Loads a module of one kernel as a fresh start would, with its cache in `tmp_path/cache`."""
