@@ -41,6 +41,7 @@ from exporter.sources.redis import RedisPages
 from . import compilation
 from .api import servers
 from .api.http import accounting as web_accounts
+from .api.http import overload
 from .api.http import profiles as web_profiles
 from .api.http.collectors import (
     BoardCollector,
@@ -212,6 +213,7 @@ class Daemon:
                 work = [
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
                     tasks.create_task(self._watch_file(), name="configuration file"),
+                    tasks.create_task(overload.watch(self._web.lag), name="lag of the event loop"),
                     tasks.create_task(keda.check_answers(self._record_misses), name="check of the gRPC server"),
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
                     tasks.create_task(self._checkpoints.keep(self._states), name="checkpoints"),
@@ -508,6 +510,7 @@ class Daemon:
             board=lambda: self.publisher.board,
             health=self._health,
             renew=self.publisher.renew,
+            shed=self._self_metrics.requests_shed.inc,
             registry=self.registry,
             now=clock.now,
             sources=RowSources(

@@ -21,7 +21,7 @@ class SelfMetrics:
         GCCollector(registry=registry)
         self.tick_seconds = Histogram(
             "tidegate_tick_duration_seconds",
-            "Duration of a sweep over all workloads.",
+            "Duration of a sweep.",
             buckets=SECONDS,
             registry=registry,
         )
@@ -30,7 +30,7 @@ class SelfMetrics:
         )
         self.internal_errors = Counter(
             "tidegate_internal_errors",
-            "Exceptions in Tidegate that lost one update. 0: none.",
+            "Exceptions that lost one update. 0: none.",
             ("place",),
             registry=registry,
         )
@@ -52,9 +52,12 @@ class SelfMetrics:
         self.streams = Counter(
             "tidegate_streams_ended", "Ended streams by method and gRPC code.", ("method", "code"), registry=registry
         )
+        self.requests_shed = Counter(
+            "tidegate_http_requests_shed", "Page requests refused under overload.", registry=registry
+        )
         self.reload_ok = Gauge(
             "tidegate_config_last_reload_successful",
-            "1: the last reload succeeded. 0: the previous configuration is in use.",
+            "1: the last reload succeeded. 0: the previous configuration stays.",
             registry=registry,
         )
         self.reloaded_at = Gauge(
@@ -74,7 +77,7 @@ class SelfMetrics:
         self.events_dropped = Counter(
             "tidegate_events_dropped",
             "Kubernetes Events not written: rate limit (queue, budget), no object in the cluster (no_object), missing "
-            "rights (refused), error of the API server (failed).",
+            "rights (refused), API server error (failed).",
             ("why",),
             registry=registry,
         )

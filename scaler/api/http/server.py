@@ -18,6 +18,7 @@ from scaler.net import LimitedListener, listen
 from . import ui
 from .health import HealthState, render
 from .hosts import known_host
+from .overload import LoopLag, shed
 from .ui import Rows, RowSources
 
 INDEX = """Tidegate
@@ -61,6 +62,7 @@ class WebServer:
     sources:  what the rows show besides the Board.
     hosts:    further host names of this server, in lower case.
     renew:    awaited before evidence is read: see `Publisher.renew`.
+    lag:      of the event loop. shed: counts the requests that are refused for it.
     """
 
     host: str
@@ -73,11 +75,13 @@ class WebServer:
     sources: RowSources = field(default_factory=RowSources)
     hosts: frozenset[str] = frozenset()
     renew: Callable[[], Awaitable[None]] | None = None
+    lag: LoopLag = field(default_factory=LoopLag)
+    shed: Callable[[], None] = lambda: None
     _listener: LimitedListener | None = None
 
     async def start(self) -> int:
         """Listens. Returns the port, which differs from `port` if that is 0."""
-        app = web.Application(middlewares=[known_host(self.hosts), self._renewed])
+        app = web.Application(middlewares=[known_host(self.hosts), shed(self.lag, self.shed), self._renewed])
         rows = Rows(self.board, self.health, self.now, self.sources)
         app.add_routes(
             [

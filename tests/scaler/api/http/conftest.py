@@ -13,6 +13,7 @@ from exporter.scrape.loop import Delays
 from exporter.scrape.metrics import ScrapeCollector
 from scaler.api.http.collectors import BoardCollector
 from scaler.api.http.health import HealthState
+from scaler.api.http.overload import LoopLag
 from scaler.api.http.server import WebServer
 from scaler.api.http.ui import RowSources
 from scaler.engine.publisher import Publisher
@@ -28,6 +29,7 @@ class Site:
     registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=True))
     health: HealthState = field(default_factory=lambda: HealthState(tick_s=1.0, started_at=1000.0))
     delays: Delays = field(default_factory=Delays)
+    lag: LoopLag = field(default_factory=LoopLag)
     scrapes: int = 0
     now: float = 1000.0
     url: str = ""
@@ -41,6 +43,7 @@ class Site:
     def server(self, host="127.0.0.1", port=0):
         site = WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)
         site.renew = self._renew
+        site.lag, site.shed = self.lag, self.self_metrics.requests_shed.inc
         site.sources = RowSources(delays=self.delays, scrapes=lambda: self.scrapes)
         return site
 
