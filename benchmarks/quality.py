@@ -129,9 +129,9 @@ def at_most(minutes: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def cases(folder: Path, names: Sequence[str]) -> list[Case]:
+def cases(folder: Path, names: Sequence[str], loads: Sequence[PublishedLoad] = LOADS) -> list[Case]:
     found = []
-    for load_spec in LOADS:
+    for load_spec in loads:
         argument = next(
             (argument for argument in load_spec.paths if (folder / argument.partition(":")[0]).exists()), None
         )

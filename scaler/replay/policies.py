@@ -148,7 +148,9 @@ def _tidegate(name: str, values: Values) -> Baseline:
         most=most,
         scrape_s=_number(values, "scrape"),
         without=str(values["without"]),
-        foresight_s=float(values["foresight"]),
+        foresight_s=_number(values, "foresight"),
+        late_s=_number(values, "late"),
+        lost=_number(values, "lost"),
     )
     return tidegate.baseline(name, wish)
 
@@ -289,6 +291,8 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
                     "scrape": Parameter(tidegate.SCRAPE_S, "interval of the scrapes, seconds", 1),
                     "without": Parameter(NOTHING, "a part of the policy that is switched off", choices=CHOICES),
                     "foresight": Parameter(0.0, "seconds for which a perfect forecast knows the arrivals"),
+                    "late": Parameter(0.0, "age of the metrics when they are read, seconds"),
+                    "lost": Parameter(0.0, "share of the readings that are lost, 0..1"),
                 },
                 _tidegate,
                 {"work": (4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0), "down": (60.0, 300.0)},

@@ -58,7 +58,8 @@ from ..columns import (
 )
 from ..metric_pages import DECODED_S, EXISTING, KV_USED, TOKENS_GENERATED
 from ..servers import ReplaySlo
-from .keda_and_hpa import KedaAndHpa
+from .keda_and_hpa import KedaAndHpa, Scaler
+from .unreliable import Unreliable
 
 SCRAPE_S = 5.0
 # The engine's histograms, by their place in `ReplayWorld.histograms`, row by row.
@@ -77,7 +78,8 @@ UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
 class Wish(NamedTuple):
     """Parameters of the policy. Times in seconds; up, down: half-lives. without: of `ablations.CHOICES`.
 
-    foresight_s: arrivals are counted so much earlier, as a perfect forecast would.
+    foresight_s: arrivals are counted so much earlier, as a perfect forecast would. late_s: age of what is read. lost: a
+    share of the readings, 0..1.
     """
 
     work: float  # 0: the SLO of the server sizes it
@@ -91,6 +93,8 @@ class Wish(NamedTuple):
     scrape_s: float = SCRAPE_S
     without: str = NOTHING
     foresight_s: float = 0.0
+    late_s: float = 0.0
+    lost: float = 0.0
 
 
 def baseline(name: str, wish: Wish) -> Baseline:
@@ -104,9 +108,11 @@ def baseline(name: str, wish: Wish) -> Baseline:
     if teaching is not None and wish.without == KEEP_WARM:  # start-up times are learned nevertheless
         teaching = KeepWarmConfig(learns=False)
     smoothing, constants = HalfLives(wish.up_s, wish.down_s), constants_without(wish.without)
-    scaler = Tidegate(
+    scaler: Scaler = Tidegate(
         name, spec, smoothing, wish.scrape_s, teaching=teaching, constants=constants, foresight_s=wish.foresight_s
     )
+    if wish.late_s or wish.lost:
+        scaler = Unreliable(scaler, wish.late_s, wish.lost)
     object_ = keda.ScaledObjectSpec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
     autoscaler = hpa.HpaSpec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=SHIPPED)
     return KedaAndHpa(scaler, object_, autoscaler, first=max(1, wish.least))
@@ -137,6 +143,7 @@ class Tidegate:
         self._past = None if teaching is None else _Past(self._specs, teaching)
         self._readings = Readings.unknown(1)  # one for good: making its arrays anew took longer than deciding
         self._readings.gateway_fresh[:] = self._readings.waker_fresh[:] = True
+        self._heard_at, self._elapsed_s = nan, every_s  # the last look, and how long it was after the one before
         self._before = (0.0, 0.0, 0)  # busy seconds, tokens made, arrivals: at the last look
         self._page = (0.0, nan, nan)  # requests in pods, use of the KV cache, GPU activity: as they were read last
         self._replicas: float = np.nan
@@ -151,6 +158,9 @@ class Tidegate:
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
     def hear(self, observation: Observation) -> None:
+        if not isnan(self._heard_at):
+            self._elapsed_s = observation.now - self._heard_at
+        self._heard_at = observation.now
         if self._sleeps_on(observation):
             return
         self._readings.signals[0, :SMOOTHED] = self._rings.smooth(self._sum_up(observation), observation.now)
@@ -182,7 +192,7 @@ class Tidegate:
         self._specs.itl[0] = itl  # keep-warm reads it there
         counters[WorkRate.TTFT :] = _latencies(world, ttft, itl)
         before = np.full_like(counters, nan) if self._counters is None else self._counters
-        rates = ((counters - before) / self.every_s)[None]
+        rates = ((counters - before) / self._elapsed_s)[None]
         slos = sizing.SloColumns(np.full(1, ttft), np.full(1, itl))
         served = attainment.update(self._attainment, rates, slos.itl, observation.now, 3.0 * self.every_s)
         if self._counters is not None:
@@ -277,7 +287,7 @@ class Tidegate:
         if not wanted:  # what pods on their way out still do is no reason for one that is not there
             waiting = running = 0.0
         # Of drained pods the seconds are gone with them: what is left over is no activity.
-        share = max(0.0, min(1.0, (busy_s - busy_before) / (self.every_s * ready))) if ready else nan
+        share = max(0.0, min(1.0, (busy_s - busy_before) / (self._elapsed_s * ready))) if ready else nan
         in_pods, before = waiting + running, self._page
         self._page = (in_pods, kv_used, share)
         if not in_pods and not ready:  # no page of a pod is left

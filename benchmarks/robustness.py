@@ -1,0 +1,140 @@
+"""Replays the default policy against other servers, starts and readings, and generated loads against all policies.
+
+    python benchmarks/robustness.py others|gauges|generated [--loads FOLDER] [--keep FILE] [LOAD ...]
+
+FOLDER has published loads (see QUALITY.md); missing ones are left out. `others`: the server's times, the start-up times
+or the readings differ from what the policy expects. `gauges`: engines without token counters. `generated`: the loads
+that `tidegate replay` generates itself, every policy at its defaults. Prints a table of the chapters of QUALITY.md that
+name this command; nothing is written. Each result is stored in FILE and not computed again.
+
+Worked example: `python benchmarks/robustness.py others --loads loads azure-conv` prints ten rows in ten seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from quality import LOADS, SERVEGEN, SHIPPED, Case, Kept, PublishedLoad, cases, in_short, played
+from report import Row, table
+
+from scaler.replay.policies import BASELINES, parse
+from scaler.replay.servers import PROFILES, ServerProfile
+from scaler.replay.traces import load
+
+REASON, LARGE = f"{SERVEGEN}/reason/deepseek-r1", f"{SERVEGEN}/language/m-large"
+FURTHER = (
+    PublishedLoad("r1c", "A", (f"{REASON}:clients=15+11+18+26+33+23+38+1", "sg_r1c_1d.npz"), one_setting=False),
+    PublishedLoad(
+        "large143", "B", (f"{LARGE}:clients=143,from=3d,to=5d,share=1/4", "sg_large143_2d.npz"), one_setting=False
+    ),
+)
+OTHERS_ON = ("reason", "r1c", "large143", "surge", "azure-conv")
+GAUGES = "tidegate:work=16,scrape=15,max=64"
+# By argument of `tidegate replay`: the server.
+GENERATED = {
+    "diurnal": "A", "diurnal:high=4": "A", "onoff": "A", "flash": "A", "each": "A", "batch:output=60": "C",
+}  # fmt: skip
+
+
+def slower(profile: ServerProfile, times: float) -> ServerProfile:
+    """The server with steps and prompts that take so many times as long; its SLO stays."""
+    server = profile.server
+    return replace(
+        profile,
+        server=server._replace(
+            step=server.step * times,
+            per_sequence=server.per_sequence * times,
+            per_token=server.per_token * times,
+            prompt_rate=server.prompt_rate / times,
+        ),
+    )
+
+
+class Variant(NamedTuple):
+    """policy: a setting. changed: the server that the load is played on."""
+
+    policy: str = SHIPPED
+    changed: Callable[[ServerProfile], ServerProfile] = lambda profile: profile
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "as it is": Variant(),
+    "server 25 % slower": Variant(changed=lambda profile: slower(profile, 1.25)),
+    "server 25 % faster": Variant(changed=lambda profile: slower(profile, 0.75)),
+    "starts twice as long": Variant(changed=lambda profile: replace(profile, start_s=2.0 * profile.start_s)),
+    "starts 0.4 times as long": Variant(changed=lambda profile: replace(profile, start_s=0.4 * profile.start_s)),
+    "start jitter 0.35": Variant(changed=lambda profile: replace(profile, start_sigma=0.35)),
+    "a scrape each 15 s": Variant(f"{SHIPPED},scrape=15"),
+    "readings 15 s late": Variant(f"{SHIPPED},late=15"),
+    "a scrape each 15 s, 15 s late": Variant(f"{SHIPPED},scrape=15,late=15"),
+    "5 % of readings lost": Variant(f"{SHIPPED},lost=0.05"),
+}
+
+
+def others(found: Sequence[Case], kept: Kept) -> list[Row]:
+    """A row for each variant, SLO met in % / GPU-hours / flaps a day of each load."""
+    rows = []
+    for name, (policy, changed) in VARIANTS.items():
+        row: Row = {"": name}
+        for case in found:
+            other = case._replace(profile=changed(case.profile))
+            result = kept.get(f"{case.load_spec.name}: {name}", partial(played, other, parse(policy)))
+            row[case.load_spec.name] = in_short(result)
+        rows.append(row)
+    return rows
+
+
+def gauges(found: Sequence[Case], kept: Kept) -> list[Row]:
+    """A row for each load: gauges alone, as they are and 15 s late."""
+    return [
+        {"load": case.load_spec.name}
+        | {
+            policy: in_short(kept.get(f"{case.load_spec.name}: {policy}", partial(played, case, parse(policy))))
+            for policy in (GAUGES, f"{GAUGES},late=15")
+        }
+        for case in found
+    ]
+
+
+def generated(names: Sequence[str], kept: Kept) -> list[Row]:
+    """A row for each policy; a fixed count is none that scales."""
+    found = [
+        Case(PublishedLoad(name, server, (name,), one_setting=False), name, load(name), PROFILES[server])
+        for name, server in GENERATED.items()
+        if not names or name in names
+    ]
+    return [
+        {"policy": policy}
+        | {
+            case.argument: in_short(kept.get(f"{case.argument}: {policy}", partial(played, case, parse(policy))))
+            for case in found
+        }
+        for policy in ("tidegate", *BASELINES)
+        if policy != "static"
+    ]
+
+
+def main() -> None:
+    argument = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    argument.add_argument("table", choices=("others", "gauges", "generated"))
+    argument.add_argument("names", nargs="*", metavar="LOAD")
+    argument.add_argument("--loads", type=Path, default=Path("loads"), metavar="FOLDER")
+    argument.add_argument("--keep", type=Path)
+    options = argument.parse_intermixed_args()
+    kept, names = Kept(options.keep, 60.0), options.names
+    if options.table == "generated":
+        print(table(generated(names, kept)))
+    elif options.table == "gauges":
+        print(table(gauges(cases(options.loads, names), kept)))
+    else:
+        found = {case.load_spec.name: case for case in cases(options.loads, names or OTHERS_ON, (*LOADS, *FURTHER))}
+        print(table(others([found[name] for name in OTHERS_ON if name in found], kept)))
+
+
+if __name__ == "__main__":
+    main()
