@@ -26,12 +26,20 @@ from scaler.replay.policies import BASELINES, parse
 from scaler.replay.servers import PROFILES, ServerProfile
 from scaler.replay.traces import load
 
-REASON, LARGE = f"{SERVEGEN}/reason/deepseek-r1", f"{SERVEGEN}/language/m-large"
+
+def _drawn(name: str, server: str, folder: str, keys: str, file: str) -> PublishedLoad:
+    """A load of a ServeGen folder; file: the arrays drawn from it."""
+    return PublishedLoad(name, server, (f"{SERVEGEN}/{folder}:{keys}", f"sg_{file}.npz"), one_setting=False)
+
+
 FURTHER = (
-    PublishedLoad("r1c", "A", (f"{REASON}:clients=15+11+18+26+33+23+38+1", "sg_r1c_1d.npz"), one_setting=False),
-    PublishedLoad(
-        "large143", "B", (f"{LARGE}:clients=143,from=3d,to=5d,share=1/4", "sg_large143_2d.npz"), one_setting=False
-    ),
+    _drawn("r1c", "A", "reason/deepseek-r1", "clients=15+11+18+26+33+23+38+1", "r1c_1d"),
+    _drawn("large143", "B", "language/m-large", "clients=143,from=3d,to=5d,share=1/4", "large143_2d"),
+    _drawn("large78", "B", "language/m-large", "clients=78,from=3d,to=6d,share=1/2", "large78_3d"),
+    _drawn("large12", "B", "language/m-large", "clients=12", "large12_14d"),
+    _drawn("mid101", "A", "language/m-mid", "clients=101,from=3d,to=5d,share=1/10", "mid101_2d"),
+    _drawn("mid103", "A", "language/m-mid", "clients=103,to=7d,share=3/10", "mid103_7d"),
+    _drawn("small39", "B", "language/m-small", "clients=39,from=3d,to=6d,share=1/2", "small39_3d"),
 )
 OTHERS_ON = ("reason", "r1c", "large143", "surge", "azure-conv")
 GAUGES = "tidegate:work=16,scrape=15,max=64"
@@ -132,8 +140,9 @@ def main() -> None:
     elif options.table == "gauges":
         print(table(gauges(cases(options.loads, names), kept)))
     else:
-        found = {case.load_spec.name: case for case in cases(options.loads, names or OTHERS_ON, (*LOADS, *FURTHER))}
-        print(table(others([found[name] for name in OTHERS_ON if name in found], kept)))
+        names = names or OTHERS_ON
+        found = {case.load_spec.name: case for case in cases(options.loads, names, (*LOADS, *FURTHER))}
+        print(table(others([found[name] for name in names if name in found], kept)))
 
 
 if __name__ == "__main__":
