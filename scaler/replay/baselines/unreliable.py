@@ -23,8 +23,6 @@ _SEED = 0  # a setting loses the same readings in each run
 class Unreliable:
     """A scaler (`Scaler`) that reads late or not at all. late_s: age of a reading, seconds. lost: a share, 0..1."""
 
-    target = 1.0
-
     def __init__(self, scaler: Scaler, late_s: float, lost: float) -> None:
         self.name, self.every_s, self.pushes, self.target = scaler.name, scaler.every_s, scaler.pushes, scaler.target
         self._scaler, self._late_s, self._lost = scaler, late_s, lost
