@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-others test-slow test-engines test-boards fuzz fuzz-inputs lint format bench bench-quick generate pictures proto site clean \
-	tools image chart dist plugin version release-notes helm-test kind-load push-image push-chart publish
+	tools image chart dist plugin sbom audit version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,30 @@ $(SITE_STAMP): pyproject.toml
 	.venv-site/bin/pip install --quiet --group site
 	@touch $@
 
+# What the image installs, with this machine's Python: the same command as in the Dockerfile, and no pip.
+IMAGE_ENV := .venv-image
+$(IMAGE_ENV)/.installed: pyproject.toml Dockerfile
+	rm -rf $(IMAGE_ENV)
+	$(PYTHON) -m venv --without-pip $(IMAGE_ENV)
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet --upgrade 'pip>=25.1'
+	.venv-audit/bin/pip install --quiet --group audit
+	.venv-audit/bin/pip --python $(IMAGE_ENV)/bin/python install --quiet '.[nvml]'
+	@touch $@
+
+SBOM = dist/tidegate-$(VERSION:v%=%).cdx.json
+sbom: $(IMAGE_ENV)/.installed  ## list what the image installs, with versions and licences (CycloneDX, in dist/)
+	@mkdir -p dist
+	.venv-audit/bin/cyclonedx-py environment --pyproject pyproject.toml --output-file $(SBOM) $(IMAGE_ENV)
+	.venv-audit/bin/python tools/dependencies.py sbom $(SBOM)
+
+# The database is PyPI's. pip-audit succeeds if it knows no package, so its report is compared with the SBOM.
+audit: sbom  ## look for known vulnerabilities in what the image installs (needs pypi.org)
+	@rm -f dist/audit.json dist/audit.log
+	@.venv-audit/bin/pip-audit --path $(IMAGE_ENV)/lib/python3.*/site-packages --progress-spinner off --timeout 15 \
+	  --format json --output dist/audit.json 2>dist/audit.log || tail -1 dist/audit.log
+	@.venv-audit/bin/python tools/dependencies.py audit dist/audit.json $(SBOM)
+
 # A release: .github/workflows/release.yml runs these targets. Each target that publishes nothing runs on any machine.
 REGISTRY ?= ghcr.io/tidegate
 VERSION  ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
@@ -198,9 +222,9 @@ push-chart: chart
 	  --config /dev/null:application/vnd.cncf.artifacthub.config.v1+yaml \
 	  deploy/chart/artifacthub-repo.yml:application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml
 
-publish: release-notes chart plugin
+publish: release-notes chart plugin sbom
 	gh release create v$(VERSION:v%=%) --verify-tag --notes-file dist/notes.md \
-	  dist/tidegate-$(VERSION:v%=%).tgz dist/kubectl-tidegate-$(VERSION:v%=%).zip deploy/kubectl/tidegate.yaml
+	  dist/tidegate-$(VERSION:v%=%).tgz dist/kubectl-tidegate-$(VERSION:v%=%).zip $(SBOM) deploy/kubectl/tidegate.yaml
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -34,9 +34,23 @@ def jobs():
     ]
 
 
-def test_there_are_workflows_for_changes_and_for_tags():
-    assert [file.name for file in WORKFLOWS] == ["ci.yml", "release.yml"]
-    assert parsed(WORKFLOWS[1])["on"] == {"push": {"tags": ["v*.*.*"]}}
+AUDIT, CI, RELEASE = WORKFLOWS
+
+
+def test_there_are_workflows_for_audits_changes_and_tags():
+    assert [file.name for file in WORKFLOWS] == ["audit.yml", "ci.yml", "release.yml"]
+    assert parsed(RELEASE)["on"] == {"push": {"tags": ["v*.*.*"]}}
+
+
+def test_dependencies_are_audited_by_schedule_and_when_their_files_change():
+    files = {"paths": ["pyproject.toml", "Dockerfile"]}
+    assert parsed(AUDIT)["on"] == {
+        "schedule": [{"cron": "17 5 * * *"}],
+        "push": {"branches": ["main"], **files},
+        "pull_request": files,
+        "workflow_dispatch": None,
+    }
+    assert parsed(AUDIT)["jobs"]["audit"]["steps"][-1] == {"run": "make audit"}
 
 
 @pytest.mark.parametrize("job", jobs())
@@ -68,14 +82,14 @@ def test_a_workflow_may_only_read_and_a_job_names_what_it_writes(file):
 
 
 def test_python_versions_are_those_of_the_project():
-    matrix = parsed(WORKFLOWS[0])["jobs"]["test"]["strategy"]["matrix"]["python"]
+    matrix = parsed(CI)["jobs"]["test"]["strategy"]["matrix"]["python"]
     (supported,) = re.findall(r"^VERSIONS \?= (.*)$", MAKEFILE, re.MULTILINE)
     assert matrix == supported.split()
 
 
 def test_nothing_is_published_until_a_maintainer_switches_it_on():
     """Each job that publishes has the condition, or needs a job that has it: a skipped job skips those after it."""
-    found = parsed(WORKFLOWS[1])["jobs"]
+    found = parsed(RELEASE)["jobs"]
 
     def gated(name):
         needs = found[name].get("needs", [])
