@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-others test-slow test-engines test-boards fuzz fuzz-inputs lint format bench bench-quick generate pictures proto site clean \
+.PHONY: help install demo test test-others test-slow test-engines test-boards fuzz fuzz-inputs soak lint format bench bench-quick generate pictures proto site clean \
 	tools image chart dist plugin sbom audit version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
@@ -94,6 +94,10 @@ fuzz-inputs: $(STAMP)  ## search for input that crashes, hangs or yields an inve
 	@end=$$(($$(date +%s) + 60 * $(or $(MINUTES),60))); while [ $$(date +%s) -lt $$end ]; do \
 	  $(BIN)/python -m pytest -q -n $(JOBS) -m "hypothesis and not slow" --hypothesis-profile=fuzz $(INPUTS) || exit 1; \
 	done
+
+soak: $(STAMP)  ## simulate a week with faults; print its answers and memory (DAYS=7 SEED=1; five minutes)
+	TIDEGATE_SOAK_DAYS=$(or $(DAYS),7) TIDEGATE_SOAK_SEED=$(or $(SEED),1) \
+	  $(BIN)/python -m pytest -q -s -n 0 -m slow tests/integration/soak
 
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts, names and log events
 	$(BIN)/ruff check .
