@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-others test-slow test-engines test-boards fuzz fuzz-inputs soak lint format bench bench-quick generate pictures proto site clean \
+.PHONY: help install demo test test-others test-slow test-engines test-boards fuzz fuzz-inputs soak mutate lint format bench bench-quick generate pictures proto site clean \
 	tools image chart dist plugin sbom audit version release-notes helm-test kind-load push-image push-chart publish
 
 help:  ## this list
@@ -98,6 +98,11 @@ fuzz-inputs: $(STAMP)  ## search for input that crashes, hangs or yields an inve
 soak: $(STAMP)  ## simulate a week with faults; print its answers and memory (DAYS=7 SEED=1; five minutes)
 	TIDEGATE_SOAK_DAYS=$(or $(DAYS),7) TIDEGATE_SOAK_SEED=$(or $(SEED),1) \
 	  $(BIN)/python -m pytest -q -s -n 0 -m slow tests/integration/soak
+
+# Each change of one operator, constant or result that the tests of its file do not notice.
+FILES  ?= exporter/textformat/parser.py scaler/policy/idleness.py scaler/api/metrics_api/documents.py
+mutate: $(STAMP)  ## change FILES one operator at a time; print what no test notices (SAMPLE=50 SEED=1 MINUTES=30)
+	$(BIN)/python tools/mutate.py $(FILES) --sample $(or $(SAMPLE),50) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),30)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts, names and log events
 	$(BIN)/ruff check .
