@@ -155,6 +155,13 @@ def test_text_format_has_timestamps_in_milliseconds(read):
     assert page.at[3:].tolist() == [0.0, 9007199254740.992]
 
 
+def test_every_int64_is_a_timestamp_and_no_larger_number(read):
+    least, most = -(2**63), 2**63 - 1
+    page = read(f"a 1 {least - 1}\nb 1 {least}\nc 1 {most}\nd 1 {most + 1}\n".encode())
+    assert [each.line for each in page.dropped] == [1, 4]
+    assert page.at.tolist() == [least / 1000, most / 1000]
+
+
 def test_openmetrics_has_timestamps_in_seconds(read):
     page = read(b"a 1 1700000000.123\nb 1 1700000000\nc 1\n# EOF\n")
     assert page.at[:2].tolist() == [1700000000.123, 1700000000.0]

@@ -80,6 +80,12 @@ async def test_too_long_selector_is_a_bad_request_with_the_bound(api):
     assert f"labelSelector: must be at most {LONGEST} characters long, got {length}" in document["message"]
 
 
+def test_selector_of_the_greatest_length_is_read():
+    assert len(parse("a" * LONGEST)) == 1
+    with pytest.raises(BadSelector, match=f"at most {LONGEST}"):
+        parse("a" * (LONGEST + 1))
+
+
 def test_time_to_parse_a_selector_is_proportional_to_its_length(monkeypatch):
     """In quadratic time, each character of an eight times longer selector would take eight times as long."""
     monkeypatch.setattr("scaler.api.metrics_api.selectors.LONGEST", 10**9)
