@@ -1,15 +1,17 @@
 """Decodes Kueue's queues, and computes how many GPUs a ClusterQueue can still admit. Pure.
 
 Kueue admits a pod within the quotas of its ClusterQueue, one for each ResourceFlavor: the nominal quota, and what the
-queues of its cohort do not use, up to the borrowing limit. Source: kubernetes-sigs/kueue, apis/kueue/v1beta2 (v1beta1
-differs in the field `cohort`) and `available` of pkg/cache/scheduler/resource_node.go.
+queues of its cohort do not use, up to the borrowing limit. A cohort may have quotas of its own, and a cohort above it,
+from which it borrows in the same way. Source: kubernetes-sigs/kueue, apis/kueue/v1beta2 (v1beta1 differs in the fields
+`cohort` and `parent`) and pkg/cache/scheduler/resource_node.go.
 
-Not computed: cohorts of cohorts, and cohorts with quotas of their own. Of such a cohort only the borrowing limit of a
-queue counts; without one nothing limits the queue.
+Cohorts that are above each other in a circle have no quota that could be computed. Of such a cohort only the borrowing
+limit of a queue counts; without one nothing limits the queue.
 
 Worked example: queues `a` and `b` of one cohort have 8 GPUs each, `a` has reserved 6 and `b` 4. `a` can borrow all that
 `b` does not use: 16 - 10 = 6 more. With `borrowingLimit: 1` it is 8 + 1 - 6 = 3; with `lendingLimit: 2` of `b` at most
-2 of the 4 that `b` does not use.
+2 of the 4 that `b` does not use. If a cohort above has 4 GPUs of its own, it is 6 + 4 = 10, or with `borrowingLimit: 3`
+of the cohort at most 6 + 3 = 9.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ GATE = "kueue.x-k8s.io/admission"  # the scheduling gate of a pod that is not ad
 class KueueQuotas(NamedTuple):
     """The quotas of Kueue; empty without Kueue in the cluster.
 
-    queues:     ClusterQueues by name. local: the ClusterQueue's name of each LocalQueue, by namespace and name.
-    models:     the GPU model of each ResourceFlavor that names one.
-    hierarchic: cohorts with quotas of their own, or with a cohort above them.
+    queues:  ClusterQueues by name. local: the ClusterQueue's name of each LocalQueue, by namespace and name.
+    models:  the GPU model of each ResourceFlavor that names one.
+    cohorts: by name; one that is only named has no quotas and none above it. members: queues and cohorts, by cohort.
     """
 
     queues: Mapping[str, ClusterQueue] = MappingProxyType({})
     local: Mapping[tuple[str, str], str] = MappingProxyType({})
     models: Mapping[str, str] = MappingProxyType({})
-    hierarchic: frozenset[str] = frozenset()
+    cohorts: Mapping[str, Cohort] = MappingProxyType({})
+    members: Mapping[str, tuple[ClusterQueue | Cohort, ...]] = MappingProxyType({})
 
 
 NO_QUEUES = KueueQuotas()
@@ -47,7 +50,7 @@ def quotas_of(records: Iterable[QueueRecord]) -> KueueQuotas:
     queues: dict[str, ClusterQueue] = {}
     local: dict[tuple[str, str], str] = {}
     models: dict[str, str] = {}
-    hierarchic: set[str] = set()
+    cohorts: dict[str, Cohort] = {}
     for record in records:
         match record:
             case ClusterQueue():
@@ -58,9 +61,16 @@ def quotas_of(records: Iterable[QueueRecord]) -> KueueQuotas:
                 if record.model is not None:
                     models[record.ref.name] = record.model
             case Cohort():
-                if record.hierarchic:
-                    hierarchic.add(record.ref.name)
-    return KueueQuotas(queues, local, models, frozenset(hierarchic))
+                cohorts[record.ref.name] = record
+    for queue in queues.values():
+        if queue.cohort:
+            cohorts.setdefault(queue.cohort, Cohort(Ref("", "Cohort", queue.cohort)))
+    members: dict[str, tuple[ClusterQueue | Cohort, ...]] = {}
+    nodes: list[ClusterQueue | Cohort] = [*queues.values(), *cohorts.values()]
+    for each in nodes:
+        if each.cohort:
+            members[each.cohort] = (*members.get(each.cohort, ()), each)
+    return KueueQuotas(queues, local, models, cohorts, members)
 
 
 def available(kueue: KueueQuotas, queue: ClusterQueue, resource: str, flavor: str) -> int | None:
@@ -70,25 +80,55 @@ def available(kueue: KueueQuotas, queue: ClusterQueue, resource: str, flavor: st
         return 0
     if not queue.cohort:
         return mine.nominal - mine.reserved
-    if queue.cohort in kueue.hierarchic:
+    if _in_circle(kueue, queue.cohort):
         return None if mine.borrowing is None else mine.nominal + mine.borrowing - mine.reserved
-    mates = [
-        each.flavors[resource][flavor]
-        for each in kueue.queues.values()
-        if each.cohort == queue.cohort and flavor in each.flavors.get(resource, {})
-    ]
-    unused = sum(each.nominal - _unlent(each) - max(0, each.reserved - _unlent(each)) for each in mates)
-    unlent = _unlent(mine)
-    if mine.borrowing is not None:
-        unused = min(unused, mine.nominal - unlent - max(0, mine.reserved - unlent) + mine.borrowing)
-    found = max(0, unlent - mine.reserved) + unused
+    found = _free(kueue, queue, resource, flavor)
     # With preemption in the cohort it gets its nominal quota back from queues that have borrowed it.
     return max(found, mine.nominal - mine.reserved) if queue.reclaims else found
 
 
-def _unlent(quota: FlavorQuota) -> int:
-    """What of its nominal quota a queue does not lend."""
-    return 0 if quota.lending is None else max(0, quota.nominal - quota.lending)
+def _in_circle(kueue: KueueQuotas, cohort: str) -> bool:
+    """Whether the cohorts above this one lead back to one of them."""
+    passed = set()
+    while cohort and cohort not in passed:
+        passed.add(cohort)
+        cohort = _cohort(kueue, cohort).cohort
+    return bool(cohort)
+
+
+def _cohort(kueue: KueueQuotas, name: str) -> Cohort:
+    return kueue.cohorts.get(name) or Cohort(Ref("", "Cohort", name))
+
+
+class _Quota(NamedTuple):
+    """Of a queue, or of a cohort with all below it. unlent: the part of `total` that no other can use."""
+
+    total: int
+    used: int
+    unlent: int
+    borrowing: int | None
+
+
+def _quota(kueue: KueueQuotas, node: ClusterQueue | Cohort, resource: str, flavor: str) -> _Quota:
+    mine = node.flavors.get(resource, {}).get(flavor, FlavorQuota(0, None, None, 0))
+    total, used = mine.nominal, mine.reserved
+    for each in kueue.members.get(node.ref.name, ()) if isinstance(node, Cohort) else ():
+        below = _quota(kueue, each, resource, flavor)
+        total += below.total - below.unlent
+        used += max(0, below.used - below.unlent)
+    unlent = 0 if mine.lending is None else max(0, total - mine.lending)
+    return _Quota(total, used, unlent, mine.borrowing)
+
+
+def _free(kueue: KueueQuotas, node: ClusterQueue | Cohort, resource: str, flavor: str) -> int:
+    """What a queue or a cohort has left, with what it can borrow from above."""
+    mine = _quota(kueue, node, resource, flavor)
+    if not node.cohort:
+        return mine.total - mine.used
+    above = _free(kueue, _cohort(kueue, node.cohort), resource, flavor)
+    if mine.borrowing is not None:
+        above = min(above, mine.total - mine.unlent - max(0, mine.used - mine.unlent) + mine.borrowing)
+    return max(0, mine.unlent - mine.used) + above
 
 
 def decode_cluster_queue(ref: Ref, document: Fields) -> ClusterQueue:
@@ -100,6 +140,18 @@ def decode_cluster_queue(ref: Ref, document: Fields) -> ClusterQueue:
         for resource in flavor.objects("resources")
         if is_gpu(resource.text("name") or "")
     }
+    preemption = spec.object("preemption").text("reclaimWithinCohort") or "Never"
+    return ClusterQueue(
+        ref,
+        flavors=_flavors(spec, reserved),
+        cohort=spec.text("cohortName") or spec.text("cohort") or "",
+        reclaims=preemption != "Never",
+        stopped=(spec.text("stopPolicy") or "None") != "None",
+    )
+
+
+def _flavors(spec: Fields, reserved: Mapping[tuple[str, str], int]) -> Mapping[str, Mapping[str, FlavorQuota]]:
+    """The quotas of GPUs by resource name and flavor. reserved: by the same; missing: none."""
     flavors: dict[str, dict[str, FlavorQuota]] = {}
     for group in spec.objects("resourceGroups"):
         for flavor in group.objects("flavors"):
@@ -108,14 +160,7 @@ def decode_cluster_queue(ref: Ref, document: Fields) -> ClusterQueue:
                 resource = quota.required_text("name")
                 if is_gpu(resource):
                     flavors.setdefault(resource, {})[name] = _flavor_quota(quota, reserved.get((resource, name), 0))
-    preemption = spec.object("preemption").text("reclaimWithinCohort") or "Never"
-    return ClusterQueue(
-        ref,
-        flavors=flavors,
-        cohort=spec.text("cohortName") or spec.text("cohort") or "",
-        reclaims=preemption != "Never",
-        stopped=(spec.text("stopPolicy") or "None") != "None",
-    )
+    return flavors
 
 
 def _flavor_quota(quota: Fields, reserved: int) -> FlavorQuota:
@@ -139,5 +184,4 @@ def decode_resource_flavor(ref: Ref, document: Fields) -> ResourceFlavor:
 def decode_cohort(ref: Ref, document: Fields) -> Cohort:
     """Raises FieldError."""
     spec = document.object("spec")
-    above = spec.text("parentName") or spec.text("parent")
-    return Cohort(ref, above is not None or bool(spec.objects("resourceGroups")))
+    return Cohort(ref, _flavors(spec, {}), spec.text("parentName") or spec.text("parent") or "")

@@ -218,7 +218,7 @@ class GpuQuota:
 
 
 class FlavorQuota(NamedTuple):
-    """A ClusterQueue's GPUs of one resource name and flavor. borrowing, lending: None: without a limit."""
+    """GPUs of a ClusterQueue or Cohort, of one resource name and flavor. borrowing, lending: None: without a limit."""
 
     nominal: int
     borrowing: int | None
@@ -258,10 +258,11 @@ class ResourceFlavor:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """Of Kueue. hierarchic: it has quotas of its own, or a cohort above it."""
+    """Of Kueue. flavors: its own quotas, as of a ClusterQueue. cohort: the one above it; "": none."""
 
     ref: Ref
-    hierarchic: bool
+    flavors: Mapping[str, Mapping[str, FlavorQuota]] = field(default_factory=_empty)
+    cohort: str = ""
 
 
 class BehaviorPolicy(NamedTuple):

@@ -5,7 +5,7 @@ LocalQueues; a workload names its LocalQueue with the label `kueue.x-k8s.io/queu
 ClusterQueue together, and, if its nodeSelector names a model, to those of that model.
 
 What is unknown limits nothing: a LocalQueue or ClusterQueue that does not exist, a queue without a quota for the
-resource, a cohort with quotas of its own.
+resource, cohorts that are above each other in a circle.
 
 Worked example: a quota of 8 of namespace `ai` with the scope `PriorityClass In [low]`, of which 5 are requested, has 3
 left. It limits a workload of `ai` with the class `low`, and what that one requests of the 5 is its own.

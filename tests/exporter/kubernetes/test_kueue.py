@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.kubernetes.decode import Malformed, decode
-from exporter.kubernetes.kueue import KueueQuotas, available, quotas_of
-from exporter.kubernetes.objects import ClusterQueue, FlavorQuota, Ref
+from exporter.kubernetes.kueue import available, quotas_of
+from exporter.kubernetes.objects import ClusterQueue, Cohort, FlavorQuota, LocalQueue, Ref, ResourceFlavor
 
 GPU = "nvidia.com/gpu"
 
@@ -16,9 +16,13 @@ def queue(name, nominal, reserved=0, *, borrowing=None, lending=None, cohort="c"
     return ClusterQueue(Ref("", "ClusterQueue", name), {GPU: {"default": quota}}, cohort, **more)
 
 
-def admits(mine, *mates, hierarchic=()):
-    queues = {each.ref.name: each for each in (mine, *mates)}
-    return available(KueueQuotas(queues, hierarchic=frozenset(hierarchic)), mine, GPU, "default")
+def cohort(name, above="", nominal=None, *, borrowing=None, lending=None):
+    flavors = {} if nominal is None else {GPU: {"default": FlavorQuota(nominal, borrowing, lending, 0)}}
+    return Cohort(Ref("", "Cohort", name), flavors, above)
+
+
+def admits(mine, *others):
+    return available(quotas_of((mine, *others)), mine, GPU, "default")
 
 
 def test_queue_alone_admits_its_nominal_quota():
@@ -44,9 +48,31 @@ def test_queue_of_a_cohort_borrows_what_others_lend(mine, other, expected):
     assert admits(mine, other) == expected
 
 
-def test_cohort_with_quotas_of_its_own_limits_only_by_the_borrowing_limit():
-    assert admits(queue("a", 8, 6), hierarchic=["c"]) is None
-    assert admits(queue("a", 8, 6, borrowing=3), hierarchic=["c"]) == 5
+@pytest.mark.parametrize(
+    ("cohorts", "expected"),
+    [
+        ([cohort("c", nominal=3)], 9),  # 16 - 10 of the queues, and its own
+        ([cohort("c", "root")], 6),  # a cohort that is only named has nothing
+        ([cohort("c", "root"), cohort("root", nominal=4)], 10),
+        ([cohort("c", "root", 0, borrowing=3), cohort("root", nominal=4)], 9),
+        ([cohort("c", "root", 0, lending=2), cohort("root", nominal=4)], 10),
+        ([cohort("c", "root"), cohort("d", "root", 8), cohort("root")], 14),
+        ([cohort("c", "root"), cohort("d", "root", 8, lending=5), cohort("root")], 11),
+    ],
+)
+def test_queue_borrows_through_the_cohorts_above_its_own(cohorts, expected):
+    assert admits(queue("a", 8, 6), queue("b", 8, 4), *cohorts) == expected
+
+
+def test_what_another_branch_has_borrowed_is_gone():
+    others = queue("b", 2, 9, cohort="d"), cohort("c", "root"), cohort("d", "root"), cohort("root", nominal=4)
+    assert admits(queue("a", 8, 6), *others) == 8 + 4 + 2 - 6 - 9
+
+
+def test_cohorts_in_a_circle_limit_only_by_the_borrowing_limit():
+    circle = cohort("c", "d"), cohort("d", "c")
+    assert admits(queue("a", 8, 6), *circle) is None
+    assert admits(queue("a", 8, 6, borrowing=3), *circle) == 5
 
 
 quotas = st.builds(
@@ -69,6 +95,50 @@ def test_queues_without_debts_get_no_more_than_the_cohort_has_and_no_less_than_i
         assert own.nominal - own.reserved <= found <= own.nominal + its.nominal - own.reserved - its.reserved
     if own.borrowing is not None:
         assert found <= max(own.nominal - own.reserved + own.borrowing, 0) or own.reserved > own.nominal
+
+
+limits = st.none() | st.integers(0, 9)
+
+
+@st.composite
+def trees(draw):
+    """Queues and cohorts below `root`, none with more than its nominal quota in use: the first queue is the tested."""
+    names = ["root", *(f"c{number}" for number in range(draw(st.integers(0, 3))))]
+    cohorts = [
+        cohort(
+            name,
+            draw(st.sampled_from(names[:place])),
+            draw(st.integers(0, 9)),
+            borrowing=draw(limits),
+            lending=draw(limits),
+        )
+        for place, name in enumerate(names)
+        if place
+    ]
+    queues = [
+        queue(f"q{number}", nominal, draw(st.integers(0, nominal)), cohort=draw(st.sampled_from(names)), **more)
+        for number in range(draw(st.integers(1, 4)))
+        for nominal in (draw(st.integers(0, 9)),)
+        for more in ({"borrowing": draw(limits), "lending": draw(limits)},)
+    ]
+    return [*queues, *cohorts, cohort("root", nominal=draw(st.integers(0, 9)))]
+
+
+def reserving(mine, gpus):
+    ((quota,),) = (each.values() for each in mine.flavors.values())
+    return ClusterQueue(mine.ref, {GPU: {"default": quota._replace(reserved=quota.reserved + gpus)}}, mine.cohort)
+
+
+@settings(max_examples=150, deadline=None)
+@given(trees())
+def test_tree_hands_out_no_more_than_it_has_and_each_gpu_once(tree):
+    mine, *others = tree
+    found = admits(mine, *others)
+    (own,) = mine.flavors[GPU].values()
+    quotas = [quota for each in tree for quota in each.flavors.get(GPU, {}).values()]
+    assert own.nominal - own.reserved <= found <= sum(quota.nominal - quota.reserved for quota in quotas)
+    assert admits(reserving(mine, found), *others) == 0
+    assert admits(reserving(mine, found // 2), *others) == found - found // 2
 
 
 def document(*, v1beta1=False):
@@ -96,12 +166,21 @@ def test_objects_of_both_versions_are_decoded(v1beta1):
     flavor, plain = (
         decode(Ref("", "ResourceFlavor", name), spec) for name, spec in (("l4", labels), ("any", {"spec": {}}))
     )
-    cohort, alone = (
-        decode(Ref("", "Cohort", name), spec)
-        for name, spec in (("d", {"spec": {"parentName": "root"}}), ("c", {"spec": {}}))
+    above = {
+        "parent" if v1beta1 else "parentName": "root",
+        "resourceGroups": document()["spec"]["resourceGroups"],
+    }
+    child, alone = (decode(Ref("", "Cohort", name), {"spec": spec}) for name, spec in (("d", above), ("c", {})))
+    assert child == Cohort(Ref("", "Cohort", "d"), {GPU: {"l4": FlavorQuota(8, 2, 0, 0)}}, "root")
+    assert local == LocalQueue(Ref("ai", "LocalQueue", "main"), "gpus")
+    assert (flavor.model, plain) == ("NVIDIA-L4", ResourceFlavor(Ref("", "ResourceFlavor", "any"), None))
+    found = quotas_of([main, local, flavor, plain, child, alone])
+    assert (found.queues, found.local, found.models) == (
+        {"gpus": main},
+        {("ai", "main"): "gpus"},
+        {"l4": "NVIDIA-L4"},
     )
-    found = quotas_of([main, local, flavor, plain, cohort, alone])
-    assert found == KueueQuotas({"gpus": main}, {("ai", "main"): "gpus"}, {"l4": "NVIDIA-L4"}, frozenset({"d"}))
+    assert (found.cohorts, found.members) == ({"d": child, "c": alone}, {"c": (main,), "root": (child,)})
 
 
 def test_malformed_queue_is_an_error_of_its_own():
