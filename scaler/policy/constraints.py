@@ -160,6 +160,8 @@ class ConstraintSource:
             last[rows] = np.where(np.isnan(new), last[rows], new)
         traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, ready)
         start, lowest = self._start_times(), self._rules.lowest
+        if asleep is not None:
+            self._budget.spend_at_wakes(rows, traffic, ended, asleep, self._specs.ttft[rows], start.p50, now)
         self._budget.observe(rows, traffic, ended, lowest, start.p50, now)
         resting = ~np.isnan(self._gaps.idle_since)
         resting[ended.rows] = False  # a request that came and went: the pause is another one

@@ -19,6 +19,9 @@ within one start-up time. Nights end otherwise than lunch breaks, so the mean is
 neighbouring parts at a lower weight: a start that delays many has a high price if the account covers few of its kind.
 Before the first pause it is the mean rate of all requests times a start.
 
+Engines in sleep mode wake faster, and may still wake too late. Of the requests that arrive until they are awake and
+none waits, those of the last `within` seconds meet the SLO; the account subtracts the others.
+
 Prices are fixed while a workload rests: a pause is settled at the price that it began with. The exponent is rounded, so
 that not every request changes the price and with it the schedule.
 
@@ -141,6 +144,9 @@ class ErrorBudget:
         self._ended_at: Floats = np.full(rows, np.nan)
         self._part: Rows = np.zeros(rows, dtype=np.int64)
         self._cold: Mask = np.zeros(rows, dtype=np.bool_)
+        # The same of a pause that ended asleep, while its engines wake.
+        self._woken_from: Floats = np.full(rows, np.nan)
+        self._woken_at: Floats = np.full(rows, np.nan)
 
     def observe(self, rows: Rows, traffic: Traffic, ended: IdleEnds, lowest: Floats, start: Floats, now: float) -> None:
         """Takes the traffic of `rows`, which are unique, and the pauses that ended.
@@ -156,6 +162,28 @@ class ErrorBudget:
         self.account[rows] += BUDGET * np.maximum(zero_if_unknown(gained), 0.0)
         self.since[rows] = np.where(complete & np.isnan(self.since[rows]), now, self.since[rows])
         self._finished[rows] = np.where(complete, traffic.finished, before)
+
+    def spend_at_wakes(
+        self, rows: Rows, traffic: Traffic, ended: IdleEnds, asleep: Mask, within: Floats, start: Floats, now: float
+    ) -> None:
+        """Subtracts the requests that wait too long for engines in sleep mode. Called before `observe`.
+
+        asleep: whether no engine is awake, of `rows`. within: seconds to the first token that the SLO allows, of them.
+        start:  a wake that takes LONGEST_STARTS of it has failed; of all workloads.
+        """
+        took = now - self._woken_at[rows]
+        over = (~asleep & ~(traffic.waiting > 0.0)) | (took >= LONGEST_STARTS * start[rows])
+        places = np.flatnonzero(over & np.isfinite(self._woken_from[rows]))
+        if len(places):
+            done, took, allowed = rows[places], took[places], np.nan_to_num(within[places])
+            arrived = traffic.finished[places] + traffic.in_hand[places] - self._woken_from[done]
+            late = np.maximum(arrived * (took - allowed) / np.where(took > 0.0, took, 1.0), 1.0)
+            self.account[done] -= np.where((took > allowed) & np.isfinite(late), late, 0.0)
+            self._woken_from[done] = np.nan
+        if len(ended.rows):
+            begun = ended.rows[asleep[np.searchsorted(rows, ended.rows)]]
+            begun = begun[np.isnan(self._woken_from[begun])]
+            self._woken_from[begun], self._woken_at[begun] = self._finished[begun], now
 
     def _begin_counts(
         self, rows: Rows, traffic: Traffic, before: Floats, ended: IdleEnds, lowest: Floats, now: float
@@ -217,7 +245,8 @@ class ErrorBudget:
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise; what is impossible is as at the beginning."""
         copy_into(self.columns(), columns, rows, source_rows)
-        self.clients[rows] = self._finished[rows] = self._counted_from[rows] = np.nan
+        self.clients[rows] = self._finished[rows] = np.nan
+        self._counted_from[rows] = self._woken_from[rows] = np.nan
         sound = np.abs(self.account[rows]) <= MOST_REQUESTS
         sound &= ((self.means[rows] >= 0.0) & (self.means[rows] <= MOST_REQUESTS)).all(axis=1)
         sound &= ((self.samples[rows] >= 0.0) & (self.samples[rows] <= SAMPLES)).all(axis=1)

@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scaler.policy.columns import Readings, Spec, Specs
+from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.error_budget import BUDGET, MOST_STARTS, PARTS, SAMPLES, ErrorBudget, Traffic
 from scaler.policy.estimators.idle_time import Gaps, IdleEnds
 from scaler.policy.estimators.keep_warm import KeepWarm, KeepWarmRules, Stakes
+from scaler.policy.estimators.sleep_plan import SleepConfig
+from scaler.policy.overrides import WorkloadOverrides
+from scaler.policy.prices import ReplicaCost
 from tests.budget import examples
 
 ROW = np.array([0])
@@ -29,6 +34,14 @@ class Watched:
         ends = IdleEnds(ROW[:0], np.array([])) if ended is None else IdleEnds(ROW, np.array([ended]))
         self.budget.observe(ROW, traffic, ends, LOWEST, STARTS, self.now)
         return self
+
+    def asleep(self, *, asleep=True, ended=None, waiting=0.0, running=0.0, finished=0.0):
+        """The same of engines in sleep mode, with an SLO of 2 s to the first token."""
+        traffic = Traffic(*(np.array([x]) for x in (self.finished + finished, waiting + running, waiting, 1.0)))
+        ends = IdleEnds(ROW[:0], np.array([])) if ended is None else IdleEnds(ROW, np.array([ended]))
+        within = np.array([2.0])
+        self.budget.spend_at_wakes(ROW, traffic, ends, np.array([asleep]), within, STARTS, self.now + TICK)
+        return self(ended=ended, waiting=waiting, running=running, finished=finished)
 
     def cold(self, delayed, ended=HOUR):
         """A pause ends at zero replicas, and so many requests arrive before one is ready."""
@@ -72,6 +85,63 @@ def test_pause_that_was_kept_warm_for_is_measured_and_spends_nothing(watched):
         watched(running=1.0, finished=1.0)
     assert watched.account == pytest.approx(16.0 * BUDGET)
     assert watched.budget.delayed.tolist() == [16.0]  # those of the first 75 s
+
+
+def test_wake_of_engines_takes_the_requests_that_wait_longer_than_the_slo_allows(watched):
+    watched.asleep(ended=HOUR, waiting=1.0)
+    watched.asleep(waiting=30.0)  # after 5 s
+    watched.asleep(asleep=False, waiting=10.0, running=40.0)
+    watched.asleep(asleep=False, running=50.0)  # after 15 s no request waits
+    assert watched.account == pytest.approx(-50.0 * 13.0 / 15.0)
+    watched.asleep(asleep=False, running=99.0)
+    assert watched.account == pytest.approx(-50.0 * 13.0 / 15.0)  # each wake once
+    for _ in range(12):
+        watched(running=99.0)
+    # What a cold start delays is what comes within a start-up time, as if it had been kept warm.
+    assert watched.budget.delayed[0] > 50.0
+
+
+def test_wake_that_is_over_when_it_is_first_seen_or_within_the_slo_takes_nothing(watched):
+    watched.asleep(asleep=False, ended=HOUR, running=1.0).asleep(asleep=False, running=9.0)
+    assert watched.account == 0.0
+    traffic = Traffic(*(np.array([x]) for x in (0.0, 3.0, 0.0, 1.0)))
+    ends, nothing = IdleEnds(ROW, np.array([HOUR])), IdleEnds(ROW[:0], np.array([]))
+    watched.budget.spend_at_wakes(ROW, traffic, ends, np.array([True]), np.array([2.0]), STARTS, 2000.0)
+    watched.budget.spend_at_wakes(ROW, traffic, nothing, np.array([False]), np.array([2.0]), STARTS, 2002.0)
+    assert watched.account == 0.0
+
+
+def test_one_request_that_waits_for_a_wake_counts_whole(watched):
+    watched.asleep(ended=HOUR, waiting=1.0).asleep(asleep=False, running=1.0)
+    assert watched.account == -1.0
+
+
+def test_wake_that_fails_ends_its_count(watched):
+    watched.asleep(ended=HOUR, waiting=1.0)
+    for _ in range(200):
+        watched.asleep(waiting=1.0)
+    assert watched.account == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize(("asleep", "account"), [(True, -7.0 / 5.0 * 3.0), (False, 0.0)])
+def test_workload_with_sleep_mode_spends_its_budget_at_wakes(asleep, account):
+    specs = Specs.stack([Spec(0, 8, (), ttft=2.0, itl=0.05, gateway=True, pods=True)])
+    teaching, sleep = KeepWarmConfig(learns=True, lowest=60.0), SleepConfig(0.1, None, 15.0, 60.0)
+    source = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES, sleep=[sleep])
+    readings, cost, whole = Readings.unknown(1), ReplicaCost(*np.full((2, 1), np.nan)), np.ones(1, dtype=np.bool_)
+    readings.ready[:] = readings.wanted[:] = 1.0
+
+    def look(now, held=0.0, *, asleep=False):
+        readings.held[:], readings.measured_at[:] = held, now
+        source.rest(ROW, readings, whole, cost, np.zeros(1), now, np.array([asleep]))
+
+    look(1000.0, 1.0)
+    for now in range(1005, 2000, 5):
+        look(float(now), asleep=asleep)
+    look(2000.0, 1.0, asleep=asleep)
+    readings.running[:] = 7.0
+    look(2005.0)
+    assert source.columns()["budget.account"].tolist() == pytest.approx([account])
 
 
 def test_pause_that_nothing_sleeps_in_is_not_measured(watched):
