@@ -24,7 +24,7 @@ class Observation:
     """The metrics of the simulated Deployment at one moment.
 
     now:     seconds of the load.
-    pages:   shape (11,): the columns of `metric_pages.look`, by its names.
+    pages:   shape (13,): the columns of `metric_pages.look`, by its names.
     arrived, finished, prompt_tokens: counters, as a gateway keeps them.
     """
 
@@ -104,6 +104,26 @@ class Explains(Protocol):
     """A baseline, or a scaler within one, that can explain its last step."""
 
     def explain(self) -> Explanation: ...
+
+
+class EngineSleep(NamedTuple):
+    """The sleep mode of engines.
+
+    asleep: whether they are to sleep now. price: of a replica asleep, as a part of its price ready.
+    wake_s: seconds that a wake takes. look_s: seconds between two looks at the gateway while they sleep.
+    """
+
+    asleep: bool
+    price: float
+    wake_s: float
+    look_s: float
+
+
+@runtime_checkable
+class Sleeps(Protocol):
+    """A baseline, or a scaler within one, that puts engines to sleep; None: this one never does."""
+
+    def engine_sleep(self) -> EngineSleep | None: ...
 
 
 @dataclass(frozen=True, slots=True)

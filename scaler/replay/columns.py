@@ -42,13 +42,16 @@ REPLICA_NUMBERS = 8
 PHASE, DOING, STEPS, RUN, DECODING, QUEUED, ADMITTED, HEAD, TAIL, PENDING, CHUNK = range(11)
 REPLICA_COUNTS = 11
 
-FREE, STARTING, READY, DRAINING = range(4)  # PHASE
+# PHASE. ASLEEP: its engine is in sleep mode, since BEGAN; WAKING: until BOUNDARY. Both are IDLE.
+FREE, STARTING, READY, DRAINING, ASLEEP, WAKING = range(6)
 IDLE, PREFILL, DECODE, BETWEEN = range(4)  # DOING
 
 # Of the world. POD_S: seconds of pods that have ended. DECODE_S: seconds between the tokens of all sequences.
 # REQUEST_S: seconds of requests at the gateway, up to HELD_COUNTED, and in pods that do not drain, up to COUNTED.
-NOW, POD_S, DECODE_S, REQUEST_S, HELD_COUNTED = range(5)
-WORLD_NUMBERS = 5
+# ASLEEP_S: seconds of pods asleep, of those that have been woken or have ended. A request that comes while engines
+# sleep is seen at the next multiple of WAKE_LOOK_S, and they are awake WAKE_S later.
+NOW, POD_S, DECODE_S, REQUEST_S, HELD_COUNTED, ASLEEP_S, WAKE_LOOK_S, WAKE_S = range(8)
+WORLD_NUMBERS = 8
 # ALIVE: slots in `order`, oldest first. HELD: requests at the gateway, from GATE_HEAD to GATE_TAIL. STARTS: pods made.
 # FIRSTS: requests with a first token; READ_TOKENS: their prompts. FINISHED_TOKENS: output of finished requests.
 ALIVE, ARRIVED, PROMPT_TOKENS, FINISHED, TOKENS, HELD, GATE_HEAD, GATE_TAIL, STARTS = range(9)

@@ -3,6 +3,7 @@
 A policy that met the SLO is better than one that missed it; of those that met it the cheapest wins. A late request has
 one cause, by its arrival:
 
+- wake: all engines slept, or the first one was waking;
 - cold start: no replica was ordered, or the first one less than a start-up time ago;
 - starting: more replicas were ordered less than a start-up time ago;
 - too few: no more were ordered.
@@ -22,12 +23,13 @@ import numpy as np
 from exporter.model import Floats
 
 from .columns import Mask
-from .run import Replayed, Score, judged, score, shown, slo_met
+from .run import Replayed, Score, SleepCourse, judged, score, shown, slo_met
 
 
 class Causes(NamedTuple):
     """Late requests, as shares of all that are judged, 0..1."""
 
+    wake: float
     cold_start: float
     starting: float
     too_few: float
@@ -50,10 +52,21 @@ def causes(course: Replayed) -> Causes:
     rises = np.array([order.at for order in course.orders if order.after > order.before])
     from_zero = np.array([order.at for order in course.orders if order.before == 0])
     start_s = course.profile.start_s
-    cold = (replicas[last] == 0) | _within(from_zero, late, start_s)
-    starting = ~cold & _within(rises, late, start_s)
+    wake = _within_naps(course, late)
+    cold = ~wake & ((replicas[last] == 0) | _within(from_zero, late, start_s))
+    starting = ~wake & ~cold & _within(rises, late, start_s)
     judged_requests = max(int(counted.sum()), 1)
-    return Causes(*(int(each.sum()) / judged_requests for each in (cold, starting, ~cold & ~starting)))
+    too_few = ~wake & ~cold & ~starting
+    return Causes(*(int(each.sum()) / judged_requests for each in (wake, cold, starting, too_few)))
+
+
+def _within_naps(course: Replayed, at: Floats) -> Mask:
+    if course.slept is None:
+        return np.zeros(len(at), dtype=np.bool_)
+    since, until = course.slept.naps.T
+    nap = np.searchsorted(since, at, side="right") - 1
+    within: Mask = (nap >= 0) & (at < np.append(until, 0.0)[nap])
+    return within
 
 
 def _within(moments: Floats, at: Floats, seconds: float) -> Mask:
@@ -94,6 +107,21 @@ def sentences(policies: Sequence[Compared], fluid_gpu_hours: float, gpu_hour: fl
     ]
 
 
+def sleep_sentences(policies: Sequence[Compared], gpu_hour: float) -> list[str]:
+    """What sleep mode did under each policy that has it. gpu_hour: money for a GPU-hour."""
+    return [_slept(one, one.course.slept, gpu_hour) for one in policies if one.course.slept is not None]
+
+
+def _slept(one: Compared, slept: SleepCourse, gpu_hour: float) -> str:
+    hours = score(one.course).asleep_gpu_hours
+    saved = gpu_hour * (1.0 - slept.price) * hours
+    return (
+        f"{one.label} had engines asleep for {hours:,.1f} GPU-hours, which count as {100.0 * slept.price:g} %: "
+        f"{saved:,.2f} less than ready. They woke {slept.wakes:,} times, and "
+        f"{_percent(causes(one.course).wake)} of the requests were late by that."
+    )
+
+
 def _is_met(course: Replayed, numbers: Score) -> bool:
     return numbers.slo_met_ratio >= course.profile.slo.share
 
@@ -114,6 +142,7 @@ def _filled(numbers: Score, fluid_gpu_hours: float) -> str:
 def _missed(one: Compared, numbers: Score) -> str:
     why = causes(one.course)
     by_cause = (
+        (why.wake, "at wakes of sleeping engines"),
         (why.cold_start, "at cold starts"),
         (why.starting, "while replicas that it had ordered started"),
         (why.too_few, "with too few ordered"),

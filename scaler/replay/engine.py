@@ -6,8 +6,8 @@ ready.
 
 First come, first served; the prompt is read in chunks beside the decoding (vLLM's chunked prefill). A request goes to
 the ready replica with the fewest prompt tokens still to read, then the fewest requests, and stays there; only where
-none is ready the gateway holds it. Pods that are too many are drained, newest first. Not modelled: prefix caches,
-preemption, the provisioning of nodes.
+none is ready the gateway holds it. Pods that are too many are drained, newest first. Engines may sleep (`set_asleep`).
+Not modelled: prefix caches, preemption, the provisioning of nodes.
 
 Worked example: step 0.01 s, prompt_rate 1000/s, nothing else; a request of 100 + 3 tokens arrives at 5.0 at a ready,
 idle replica. Its prompt is read at 5.11, which is its first token; its last is at 5.13.
@@ -15,7 +15,7 @@ idle replica. Its prompt is read at 5.11, which is its first token; its last is 
 
 from __future__ import annotations
 
-from math import inf
+from math import floor, inf
 
 import numpy as np
 from numba import typeof, types
@@ -27,6 +27,8 @@ from .columns import (
     ADMITTED,
     ALIVE,
     ARRIVED,
+    ASLEEP,
+    ASLEEP_S,
     AT,
     BEGAN,
     BETWEEN,
@@ -80,6 +82,9 @@ from .columns import (
     TPOT_BOUNDS,
     TTFT,
     TTFT_BOUNDS,
+    WAKE_LOOK_S,
+    WAKE_S,
+    WAKING,
     Ints,
     ReplayWorld,
     ServerColumns,
@@ -313,6 +318,17 @@ def _send(world: ReplayWorld, server: ServerColumns, slot: int, request: int, no
 
 
 @part
+def _wake(world: ReplayWorld, at: float) -> None:
+    """Wakes all engines that sleep; the wake begins at second `at`."""
+    for position in range(world.counts[ALIVE]):
+        slot = world.order[position]
+        if world.replica_counts[slot, PHASE] == ASLEEP:
+            world.numbers[ASLEEP_S] += at - world.replicas[slot, BEGAN]
+            world.replica_counts[slot, PHASE] = WAKING
+            world.replicas[slot, BOUNDARY] = at + world.numbers[WAKE_S]
+
+
+@part
 def _arrive(world: ReplayWorld, server: ServerColumns, now: float) -> None:
     request = world.counts[ARRIVED]
     world.counts[ARRIVED] += 1
@@ -328,6 +344,8 @@ def _arrive(world: ReplayWorld, server: ServerColumns, now: float) -> None:
     world.counts[GATE_TAIL] = request
     _count_held(world, now)
     world.counts[HELD] += 1
+    if world.numbers[WAKE_LOOK_S] > 0.0:
+        _wake(world, (floor(now / world.numbers[WAKE_LOOK_S]) + 1.0) * world.numbers[WAKE_LOOK_S])
 
 
 @part
@@ -361,7 +379,7 @@ def advance(world: ReplayWorld, server: ServerColumns, until: float) -> None:
             break
         if arrival < event:
             _arrive(world, server, arrival)
-        elif world.replica_counts[slot, PHASE] == STARTING:
+        elif world.replica_counts[slot, PHASE] == STARTING or world.replica_counts[slot, PHASE] == WAKING:
             world.replica_counts[slot, PHASE] = READY
             world.replica_counts[slot, DOING] = BETWEEN  # what it is sent at once, it begins with together
             _send_held(world, server, event)
@@ -407,8 +425,28 @@ def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
         gone = world.order[newest]
         newest -= 1
         idle = world.replica_counts[gone, DOING] == IDLE
+        if world.replica_counts[gone, PHASE] == ASLEEP:
+            world.numbers[ASLEEP_S] += now - world.replicas[gone, BEGAN]
         _count_requests(world, gone, now)
         world.replica_counts[gone, PHASE] = DRAINING
         if idle:
             _end_pod(world, gone, now)
     return replicas - present
+
+
+@kernel(types.void(WORLD, types.bool_, NUMBER, NUMBER))
+def set_asleep(world: ReplayWorld, asleep: bool, wake_s: float, look_s: float) -> None:
+    """Puts all ready replicas without requests to sleep, or wakes all that sleep.
+
+    wake_s: seconds that a wake takes. look_s: seconds between two looks at the gateway while engines sleep.
+    """
+    now = world.numbers[NOW]
+    world.numbers[WAKE_S], world.numbers[WAKE_LOOK_S] = wake_s, look_s
+    if not asleep:
+        _wake(world, now)
+        return
+    for position in range(world.counts[ALIVE]):
+        slot = world.order[position]
+        if world.replica_counts[slot, PHASE] == READY and world.replica_counts[slot, DOING] == IDLE:
+            world.replica_counts[slot, PHASE] = ASLEEP
+            world.replicas[slot, BEGAN] = now

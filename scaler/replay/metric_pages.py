@@ -15,6 +15,8 @@ from scaler.jit import kernel
 from .columns import (
     ADMITTED,
     ALIVE,
+    ASLEEP,
+    ASLEEP_S,
     BEGAN,
     BUSY,
     CONTEXT,
@@ -36,6 +38,7 @@ from .columns import (
     REQUEST_S,
     RUN,
     TOKENS,
+    WAKING,
     ReplayWorld,
     ServerColumns,
     run_s,
@@ -44,7 +47,7 @@ from .columns import (
 from .engine import SERVER, WORLD
 
 WAITING, RUNNING, AT_GATE, KV_USED, READY_NOW, EXISTING, WANTED, BUSY_S, TOKENS_GENERATED, LIVE_POD_S = range(10)
-DECODED_S = 10
+DECODED_S, SLEEPING, ASLEEP_POD_S = 10, 11, 12
 # POD_PHASE: of `columns`. POD_BUSY: 1 while it has work, else 0, which is what GPU_UTIL shows as 100 and 0. Slots are
 # used again: POD_SLOT and POD_CREATED (seconds) together say which pod it is. POD_KV: a ratio.
 POD_PHASE, POD_KV, POD_WAITING, POD_RUNNING, POD_BUSY, POD_SLOT, POD_CREATED = range(7)
@@ -52,11 +55,11 @@ POD_PHASE, POD_KV, POD_WAITING, POD_RUNNING, POD_BUSY, POD_SLOT, POD_CREATED = r
 
 @kernel(types.float64[::1](WORLD, SERVER))
 def look(world: ReplayWorld, server: ServerColumns) -> Floats:
-    """Sums over the pods, shape (11,): requests; AT_GATE requests; KV_USED a ratio, the mean over ready pods; pods;
+    """Sums over the pods, shape (13,): requests; AT_GATE requests; KV_USED a ratio, the mean over ready pods; pods;
     seconds; tokens. BUSY_S and LIVE_POD_S are sums over living pods; TOKENS_GENERATED and
-    DECODED_S, the seconds between tokens, are counters.
+    DECODED_S, the seconds between tokens, are counters, and so is ASLEEP_POD_S. SLEEPING: pods asleep, or waking.
     """
-    totals = np.zeros(11)
+    totals = np.zeros(13)
     now = world.numbers[NOW]
     kv = 0.0
     for position in range(world.counts[ALIVE]):
@@ -65,6 +68,9 @@ def look(world: ReplayWorld, server: ServerColumns) -> Floats:
         totals[LIVE_POD_S] += now - numbers[CREATED]
         totals[EXISTING] += 1
         totals[WANTED] += mine[PHASE] != DRAINING
+        totals[SLEEPING] += mine[PHASE] == ASLEEP or mine[PHASE] == WAKING
+        if mine[PHASE] == ASLEEP:
+            totals[ASLEEP_POD_S] += now - numbers[BEGAN]
         totals[WAITING] += mine[QUEUED] - mine[ADMITTED]
         totals[RUNNING] += mine[DECODING] + mine[ADMITTED]
         totals[BUSY_S] += numbers[BUSY]
@@ -82,6 +88,7 @@ def look(world: ReplayWorld, server: ServerColumns) -> Floats:
             kv += min(1.0, (numbers[KV] + generated) / server.kv_tokens)
     totals[TOKENS_GENERATED] += world.counts[TOKENS]
     totals[DECODED_S] += world.numbers[DECODE_S]
+    totals[ASLEEP_POD_S] += world.numbers[ASLEEP_S]
     totals[AT_GATE] = world.counts[HELD]
     totals[KV_USED] = kv / totals[READY_NOW] if totals[READY_NOW] > 0 else np.nan
     return totals

@@ -151,6 +151,8 @@ def _tidegate(name: str, values: Values) -> Baseline:
         foresight_s=_number(values, "foresight"),
         late_s=_number(values, "late"),
         lost=_number(values, "lost"),
+        asleep=_number(values, "asleep"),
+        wake_s=_number(values, "wake"),
     )
     return tidegate.baseline(name, wish)
 
@@ -293,6 +295,10 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
                     "foresight": Parameter(0.0, "seconds for which a perfect forecast knows the arrivals"),
                     "late": Parameter(0.0, "age of the metrics when they are read, seconds"),
                     "lost": Parameter(0.0, "share of the readings that are lost, 0..1"),
+                    "asleep": Parameter(
+                        1.0, "part of its price that a replica costs in sleep mode; 1: no sleep", 0.001
+                    ),
+                    "wake": Parameter(2.0, "seconds that a wake from sleep mode takes"),
                 },
                 _tidegate,
                 {"work": (4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0), "down": (60.0, 300.0)},

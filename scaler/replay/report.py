@@ -24,7 +24,7 @@ from scaler.policy.constraints import PRICES
 
 from .clairvoyant import ClairvoyantPlan
 from .columns import Trace
-from .comparison import Compared, causes, sentences
+from .comparison import Compared, causes, sentences, sleep_sentences
 from .run import Replayed, Score, score, shown, slo_met
 from .servers import ReplaySlo, ServerProfile
 from .walk import BIN_S
@@ -116,16 +116,16 @@ class TraceResult:
         )
 
     def comparison(self) -> list[str]:
-        """Which policy won, and why the others did not: a sentence each."""
+        """Which policy won, why the others did not, and what sleep mode did: a sentence each."""
         policies = [Compared(f"{one.name} {one.label}".rstrip(), one.course) for one in self.played]
-        return sentences(policies, self.fluid_gpu_hours, self.gpu_hour)
+        return [*sentences(policies, self.fluid_gpu_hours, self.gpu_hour), *sleep_sentences(policies, self.gpu_hour)]
 
     def bounds(self) -> str:
         """The plan, if it was searched, and the two lower bounds: a sentence each."""
         bounds = (
             f"gap-clairvoyant: at least {self.gap_gpu_hours:.1f} GPU-hours for a policy that starts on a request, even "
-            f"if it knows all gaps. {self.fluid_gpu_hours:.1f} GPU-hours are a lower bound: full batches, and starting "
-            "is free."
+            f"if it knows all gaps, without sleep mode. {self.fluid_gpu_hours:.1f} GPU-hours are a lower bound: full "
+            "batches, and starting is free."
         )
         if self.plan is None:
             return bounds

@@ -14,18 +14,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isnan
+from math import isnan, nan
 from typing import NamedTuple
 
 import numpy as np
 
 from exporter.model import Floats
 
-from .baseline import Baseline, Explains, Explanation, Observation, observe
+from .baseline import Baseline, Explains, Explanation, Observation, Sleeps, observe
 from .columns import AT, DONE, FINISHED, FIRST, POD_S, Mask, ReplayWorld, Trace
 from .decisions import Record, ReplayDecision
-from .engine import advance, scale
-from .metric_pages import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, look
+from .engine import advance, scale, set_asleep
+from .metric_pages import (
+    ASLEEP_POD_S,
+    AT_GATE,
+    EXISTING,
+    LIVE_POD_S,
+    READY_NOW,
+    RUNNING,
+    SLEEPING,
+    WAITING,
+    WANTED,
+    look,
+)
 from .servers import ServerProfile
 
 AFTERWARDS_S = 3600.0
@@ -41,6 +52,20 @@ class Order(NamedTuple):
     after: int
 
 
+class SleepCourse(NamedTuple):
+    """The sleep of engines in sleep mode.
+
+    price: that a replica costs asleep, as a part of its price ready. pod_s: seconds of pods asleep until the last
+           arrival. wakes: how many naps ended with a wake. naps: shape (naps, 2), seconds: since when no engine
+           was awake, and until one was or none was there.
+    """
+
+    price: float
+    pod_s: float
+    wakes: int
+    naps: Floats
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
     """The course of a replay.
@@ -51,6 +76,7 @@ class Replayed:
     orders: the changes.
     chart:  shape (moments, 6): second, wanted, existing, ready, in hand (waiting and running), held by the gateway.
     cold:   how many times a request came upon no ready replica after there had been one, or none at the start.
+    slept:  the sleep of its engines; None without sleep mode.
     """
 
     load: Trace
@@ -62,11 +88,14 @@ class Replayed:
     orders: tuple[Order, ...]
     chart: Floats
     cold: int
+    slept: SleepCourse | None = None
 
 
 class Score(NamedTuple):
     """slo_met_ratio: of the requests after the first five minutes, 0..1; NaN if there are none. Times in seconds, of
-    those who had a first token. cold_starts: times a request found no ready replica.
+    those who had a first token. cold_starts: times a request found no replica, or none that had started.
+
+    gpu_hours: a replica asleep counts as its price. asleep_gpu_hours: of those, at the full price.
     """
 
     slo_met_ratio: float
@@ -76,6 +105,31 @@ class Score(NamedTuple):
     changes: int
     flaps_per_day: float
     cold_starts: int
+    asleep_gpu_hours: float = 0.0
+
+
+class _Naps:
+    """Collects the course of the sleep of engines. price: of one asleep; NaN: there is no sleep mode."""
+
+    def __init__(self) -> None:
+        self.price, self.pod_s, self._wakes = nan, 0.0, 0
+        self._naps: list[tuple[float, float]] = []
+        self._since = nan
+
+    def look(self, pages: Floats, now: float) -> None:
+        asleep = bool(pages[SLEEPING] > 0.0 and pages[READY_NOW] == 0.0)
+        if asleep and isnan(self._since):
+            self._since = now
+        elif not asleep and not isnan(self._since):
+            self._naps.append((self._since, now))
+            self._since = nan
+            self._wakes += int(pages[READY_NOW] > 0.0)
+
+    def course(self, now: float) -> SleepCourse | None:
+        naps = [*self._naps, *([] if isnan(self._since) else [(self._since, now)])]
+        if isnan(self.price):
+            return None
+        return SleepCourse(self.price, self.pod_s, self._wakes, np.array(naps, dtype=float).reshape(-1, 2))
 
 
 def run(
@@ -100,6 +154,7 @@ def run(
     advance(world, server, 0.0)
     end, last = load.span_s, load.span_s + AFTERWARDS_S
     now, wanted, pod_s, cold, was_held = 0.0, baseline.first, 0.0, 0, False
+    sleeper, naps = baseline if isinstance(baseline, Sleeps) else None, _Naps()
     orders: list[Order] = []
     chart: list[tuple[float, ...]] = []
     chart_every = max(baseline.every_s, end / moments)
@@ -107,7 +162,8 @@ def run(
         view = observe(world, profile, now)
         pages = view.pages
         held = pages[AT_GATE] > 0.0 and pages[READY_NOW] == 0.0
-        cold += int(held and not was_held)
+        cold += int(held and not was_held and pages[SLEEPING] == 0.0)
+        naps.look(pages, now)
         was_held = held
         if now >= len(chart) * chart_every:
             in_hand = pages[WAITING] + pages[RUNNING]
@@ -122,16 +178,30 @@ def run(
                 record(_decision(baseline, view, order))
             orders.append(Order(now, wanted, order))
             wanted = order
+        sleep = None if sleeper is None else sleeper.engine_sleep()
+        if sleep is not None:
+            naps.price = sleep.price
+            set_asleep(world, sleep.asleep, sleep.wake_s, sleep.look_s)
         if now >= end and world.counts[FINISHED] == len(load.at):
             break
         then = min(now + baseline.every_s, last)
         if now < end <= then:
             advance(world, server, end)
-            pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
+            pages = look(world, server)
+            pod_s, naps.pod_s = float(world.numbers[POD_S] + pages[LIVE_POD_S]), float(pages[ASLEEP_POD_S])
         advance(world, server, then)
         now = then
     return Replayed(
-        load, profile, baseline.name, world.request_times, pod_s, baseline.first, tuple(orders), np.array(chart), cold
+        load,
+        profile,
+        baseline.name,
+        world.request_times,
+        pod_s,
+        baseline.first,
+        tuple(orders),
+        np.array(chart),
+        cold,
+        naps.course(now),
     )
 
 
@@ -160,14 +230,17 @@ def score(course: Replayed) -> Score:
     kept = slo_met(course)[counted]
     answered = first[~np.isnan(first)]
     days = max(load.span_s, 1.0) / 86_400
+    slept = course.slept
+    asleep_s, free = (0.0, 0.0) if slept is None else (slept.pod_s, 1.0 - slept.price)
     return Score(
         slo_met_ratio=float(kept.mean()) if len(kept) else float("nan"),
-        gpu_hours=course.pod_s * course.profile.gpus / 3600,
+        gpu_hours=(course.pod_s - free * asleep_s) * course.profile.gpus / 3600,
         ttft_mean_s=float(answered.mean()) if len(answered) else float("nan"),
         ttft_p99_s=float(np.quantile(answered, 0.99)) if len(answered) else float("nan"),
         changes=len(course.orders),
         flaps_per_day=flaps(course.orders) / days,
         cold_starts=course.cold,
+        asleep_gpu_hours=asleep_s * course.profile.gpus / 3600,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Protocol
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import HpaMemory
 
-from ..baseline import Explains, Explanation, Observation
+from ..baseline import EngineSleep, Explains, Explanation, Observation, Sleeps
 from ..metric_pages import AT_GATE, KV_USED, POD_BUSY, RUNNING, WAITING
 
 HPA_SYNC_S = 15.0
@@ -99,6 +99,10 @@ class KedaAndHpa:
     def explain(self) -> Explanation:
         """That of the scaler: the two controllers have no reasons of their own."""
         return self._scaler.explain() if isinstance(self._scaler, Explains) else Explanation()
+
+    def engine_sleep(self) -> EngineSleep | None:
+        """That of the scaler."""
+        return self._scaler.engine_sleep() if isinstance(self._scaler, Sleeps) else None
 
     def _event(self, event: keda.Event, wanted: int, now: float) -> int:
         order, self._keda_memory, _ = keda.step(self._keda, self._keda_memory, event, wanted, now)

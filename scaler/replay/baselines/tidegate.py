@@ -18,6 +18,7 @@ import numpy as np
 from exporter.histogram import Latency, LatencyBuckets, LatencyHistograms
 from exporter.kubernetes.objects import Pod
 from exporter.model import Floats, PodKey
+from scaler.config.validate_workload import FEWEST_READINGS
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED
 from scaler.model import Reason
@@ -31,6 +32,7 @@ from scaler.policy.capacity import (
 from scaler.policy.columns import REASONS, SMOOTHED, Constraints, Memory, Readings, Signal, Spec, Specs
 from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.idle_time import BLIND_S
+from scaler.policy.estimators.sleep_plan import SleepConfig
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
 from scaler.policy.prices import ReplicaCost
@@ -39,7 +41,7 @@ from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
 from ..ablations import KEEP_WARM, NOTHING, constants_without
-from ..baseline import Baseline, Explanation, Observation
+from ..baseline import Baseline, EngineSleep, Explanation, Observation
 from ..columns import (
     ALIVE,
     AT,
@@ -56,12 +58,14 @@ from ..columns import (
     TTFT_BOUNDS,
     ReplayWorld,
 )
-from ..metric_pages import DECODED_S, EXISTING, KV_USED, TOKENS_GENERATED
+from ..metric_pages import DECODED_S, EXISTING, KV_USED, SLEEPING, TOKENS_GENERATED
 from ..servers import ReplaySlo
 from .keda_and_hpa import KedaAndHpa, Scaler
+from .sleep import EngineTier
 from .unreliable import Unreliable
 
 SCRAPE_S = 5.0
+WAKE_LOOK_S = 1.0  # scrape.wake_interval
 # The engine's histograms, by their place in `ReplayWorld.histograms`, row by row.
 _PARTS = {
     latency: {0: ((LatencyBuckets((*bounds, inf), tuple(range(row * BUCKETS, row * BUCKETS + len(bounds) + 1))),),)}
@@ -79,7 +83,8 @@ class Wish(NamedTuple):
     """Parameters of the policy. Times in seconds; up, down: half-lives. without: of `ablations.CHOICES`.
 
     foresight_s: arrivals are counted so much earlier, as a perfect forecast would. late_s: age of what is read. lost: a
-    share of the readings, 0..1.
+    share of the readings, 0..1. asleep: part of its price that a replica costs in sleep mode; 1: it has none. wake_s:
+    that a wake takes.
     """
 
     work: float  # 0: the SLO of the server sizes it
@@ -95,6 +100,8 @@ class Wish(NamedTuple):
     foresight_s: float = 0.0
     late_s: float = 0.0
     lost: float = 0.0
+    asleep: float = 1.0
+    wake_s: float = 0.0
 
 
 def baseline(name: str, wish: Wish) -> Baseline:
@@ -107,9 +114,23 @@ def baseline(name: str, wish: Wish) -> Baseline:
     teaching = None if wish.keep_warm_s else KeepWarmConfig(learns=True, lowest=LOWEST_S, highest=HIGHEST_S)
     if teaching is not None and wish.without == KEEP_WARM:  # start-up times are learned nevertheless
         teaching = KeepWarmConfig(learns=False)
+    sleep = (
+        EngineSleep(asleep=False, price=wish.asleep, wake_s=wish.wake_s, look_s=min(WAKE_LOOK_S, wish.scrape_s))
+        if wish.asleep < 1.0
+        else None
+    )
+    if sleep is not None and teaching is None:
+        teaching = KeepWarmConfig(learns=False)
     smoothing, constants = HalfLives(wish.up_s, wish.down_s), constants_without(wish.without)
     scaler: Scaler = Tidegate(
-        name, spec, smoothing, wish.scrape_s, teaching=teaching, constants=constants, foresight_s=wish.foresight_s
+        name,
+        spec,
+        smoothing,
+        wish.scrape_s,
+        teaching=teaching,
+        constants=constants,
+        foresight_s=wish.foresight_s,
+        sleep=sleep,
     )
     if wish.late_s or wish.lost:
         scaler = Unreliable(scaler, wish.late_s, wish.lost)
@@ -133,14 +154,19 @@ class Tidegate:
         teaching: KeepWarmConfig | None = None,
         constants: SizingConstants = DEFAULTS,
         foresight_s: float = 0.0,
+        sleep: EngineSleep | None = None,
     ) -> None:
-        """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands."""
+        """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands.
+
+        sleep: the sleep mode of its engines, which needs `teaching`; None: it has none.
+        """
         self.name, self.every_s = name, every_s
         self._specs = Specs.stack([replace(spec, gateway=True, pods=True)])
         self._rings = _Rings(smoothing)
         self._memory = Memory.blank(1)
         self._standing = Constraints.plain(self._specs)
-        self._past = None if teaching is None else _Past(self._specs, teaching)
+        self._past = None if teaching is None else _Past(self._specs, teaching, sleep, every_s)
+        self._sleep = sleep
         self._readings = Readings.unknown(1)  # one for good: making its arrays anew took longer than deciding
         self._readings.gateway_fresh[:] = self._readings.waker_fresh[:] = True
         self._heard_at, self._elapsed_s = nan, every_s  # the last look, and how long it was after the one before
@@ -170,6 +196,15 @@ class Tidegate:
         verdicts, self._memory = step(self._specs, self._readings, self._standing, self._memory, observation.now)
         self._replicas, self._active = float(verdicts.replicas[0]), bool(verdicts.active[0])
         self._reason = REASONS[verdicts.reason[0]]
+        if self._past is not None and self._past.tier is not None:
+            sleeping = float(observation.pages[SLEEPING])
+            self._past.tier.decide(verdicts, self._memory, self._readings, self._standing, sleeping, observation.now)
+
+    def engine_sleep(self) -> EngineSleep | None:
+        """None without sleep mode."""
+        if self._sleep is None or self._past is None or self._past.tier is None:
+            return None
+        return self._sleep._replace(asleep=self._past.tier.asleep)
 
     def _size(self, observation: Observation) -> None:
         """What the SLO needs, from the counters that the engines and the gateway expose."""
@@ -190,6 +225,8 @@ class Tidegate:
             self._slo = _mean_slo(world, slo)
         ttft, itl = self._slo
         self._specs.itl[0] = itl  # keep-warm reads it there
+        if self._sleep is not None:
+            self._specs.ttft[0] = ttft  # … and the plan of sleep this
         counters[WorkRate.TTFT :] = _latencies(world, ttft, itl)
         before = np.full_like(counters, nan) if self._counters is None else self._counters
         rates = ((counters - before) / self._elapsed_s)[None]
@@ -278,7 +315,9 @@ class Tidegate:
     def _sum_up(self, observation: Observation) -> tuple[float, ...]:
         """Writes the aggregate of these pages into the readings; returns the values that enter the rings."""
         # One list: numbers are taken out of it much faster than out of an array.
-        waiting, running, held, kv_used, ready, _, wanted, busy_s, generated, _, _ = observation.pages.tolist()
+        waiting, running, held, kv_used, ready, _, wanted, busy_s, generated, _, _, sleeping, _ = (
+            observation.pages.tolist()
+        )
         busy_before, generated_before, arrived_before = self._before
         self._before = (busy_s, generated, observation.arrived)
         readings = self._readings
@@ -294,7 +333,9 @@ class Tidegate:
             before = (0.0, nan, nan)
         readings.waiting[0], readings.running[0], readings.held[0] = waiting, running, held
         readings.busiest_gpu[0], readings.measured_at[0] = share, observation.now
-        readings.pods_listed[0] = readings.pods_fresh[0] = readings.ready[0] = ready
+        readings.pods_listed[0] = readings.pods_fresh[0] = ready + sleeping
+        # As in `signals.slot_sums`: one that sleeps is not ready for the work that there is.
+        readings.ready[0] = ready if in_pods + held else ready + sleeping
         readings.wanted[0] = readings.existing[0] = wanted  # those on their way out are not counted
         # Pages do not come all at once. While the gateway's is new and the pods' are not, the daemon decides by both;
         # and of one interval it keeps the highest (`signals`). So what falls is believed an interval later.
@@ -333,8 +374,10 @@ class _Past:
                 next request begins, or the end of the rest would become unknown after so long without a look.
     """
 
-    def __init__(self, specs: Specs, teaching: KeepWarmConfig) -> None:
-        self._constraints = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
+    def __init__(self, specs: Specs, teaching: KeepWarmConfig, sleep: EngineSleep | None, every_s: float) -> None:
+        config = None if sleep is None else SleepConfig(sleep.price, None, FEWEST_READINGS * every_s, sleep.wake_s)
+        self._constraints = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES, sleep=[config])
+        self.tier = None if sleep is None else EngineTier(self._constraints.sleep, sleep.wake_s)
         self._row, self._valid = np.arange(1), np.ones(1, dtype=np.bool_)
         self._cost = ReplicaCost(np.full(1, nan), np.full(1, nan))  # a trace has no model of a GPU
         self._looked_at = 0.0  # seconds of the load
@@ -344,7 +387,11 @@ class _Past:
     def constraints(self, observation: Observation, readings: Readings) -> Constraints:
         self._time_starts(observation)
         finished = np.full(1, float(observation.finished))
-        self._constraints.rest(self._row, readings, self._valid, self._cost, finished, observation.now)
+        pages = observation.pages
+        asleep = None
+        if self.tier is not None:
+            asleep = np.full(1, pages[SLEEPING] > 0.0 and pages[SLEEPING] >= readings.pods_fresh[0])
+        self._constraints.rest(self._row, readings, self._valid, self._cost, finished, observation.now, asleep)
         standing = self._constraints.at(observation.now)
         again = float(self._constraints.returns_at(self._row)[0])
         self.looks_again_at = observation.now + BLIND_S / 2.0

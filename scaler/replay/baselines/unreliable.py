@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..baseline import Explains, Explanation, Observation
+from ..baseline import EngineSleep, Explains, Explanation, Observation, Sleeps
 from ..columns import ALIVE
 from ..metric_pages import EXISTING, READY_NOW, WANTED
 from .keda_and_hpa import Scaler
@@ -46,6 +46,9 @@ class Unreliable:
 
     def explain(self) -> Explanation:
         return self._scaler.explain() if isinstance(self._scaler, Explains) else Explanation()
+
+    def engine_sleep(self) -> EngineSleep | None:
+        return self._scaler.engine_sleep() if isinstance(self._scaler, Sleeps) else None
 
 
 def _kept(observation: Observation) -> Observation:

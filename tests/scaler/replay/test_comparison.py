@@ -33,7 +33,7 @@ def test_late_request_has_the_cause_of_the_moment_when_it_arrived(played):
     one = played("one", late=[690.0, 750.0, 950.0, 1100.0], orders=[Order(700.0, 0, 1), Order(900.0, 1, 2)])
     shares = causes(one.course)
     judged = sum(one.course.load.at >= 300.0)
-    assert shares == Causes(2 / judged, 1 / judged, 1 / judged)
+    assert shares == Causes(0.0, 2 / judged, 1 / judged, 1 / judged)
 
 
 def test_start_that_is_over_is_no_cause(played):

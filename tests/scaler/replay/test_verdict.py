@@ -23,7 +23,7 @@ from scaler.replay.traces import load as read
 
 POLICY = [
     "name", "parameters", "slo_met_ratio", "gpu_hours", "ratio_to_clairvoyant", "ttft_mean_s", "ttft_p99_s", "changes",
-    "flaps_per_day", "cold_starts", "late",
+    "flaps_per_day", "cold_starts", "asleep_gpu_hours", "late",
 ]  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_document_has_its_documented_shape():
     assert [list(policy) for policy in document["policies"]] == [POLICY] * 3
     assert [policy["name"] for policy in document["policies"]] == ["tidegate", "static", "keda-waiting"]
     assert [policy["parameters"] for policy in document["policies"]] == [{"work": 8.0}, {"replicas": 2}, {}]
-    assert all(set(policy["late"]) == {"cold_start", "starting", "too_few"} for policy in document["policies"])
+    assert all(set(policy["late"]) == {"wake", "cold_start", "starting", "too_few"} for policy in document["policies"])
     assert len(document["comparison"]) == 3
     assert document["gpu_hour"] == 2.5
     assert document["slo"] == {
@@ -93,8 +93,8 @@ def test_gpu_hours_are_reported_as_a_ratio_to_the_plan(verdict):
 
 def test_plan_and_bounds_are_described(verdict):
     assert verdict().bounds() == (
-        "gap-clairvoyant: at least 2.5 GPU-hours for a policy that starts on a request, even if it knows all gaps. "
-        "1.5 GPU-hours are a lower bound: full batches, and starting is free."
+        "gap-clairvoyant: at least 2.5 GPU-hours for a policy that starts on a request, even if it knows all gaps, "
+        "without sleep mode. 1.5 GPU-hours are a lower bound: full batches, and starting is free."
     )
     progress = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
     assert "takes 2.0 GPU-hours and keeps 99.12 %" in progress
