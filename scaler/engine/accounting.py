@@ -20,6 +20,8 @@ nodes: what no workload holds of them is unallocated. So the held states of all 
 the GPU-seconds of the nodes.
 
 A price is that of the moment: a later one changes no cost before it. GPU-seconds without a price are counted apart.
+GPUs of engines in sleep mode are held, and cost the part of their price that `sleep_mode.gpu_share` says: the memory
+that they keep. Others may use the rest, whose cost is unallocated.
 
 The cluster counts replicas and targets show work, so a workload may have several uses at once. Work is not divided
 among ready replicas: eight of them with one request between them all serve. A replica that terminates counts with the
@@ -74,6 +76,7 @@ class AccountedSweep(NamedTuple):
     watts:  the power of its GPUs; NaN unknown.
     most:   replicas that it may have.
     counts: the cluster has ever counted its replicas.
+    spared: of the GPUs that are `idle_warm`, as many as cost nothing because engines sleep; NaN unknown.
     """
 
     state: Codes
@@ -88,13 +91,14 @@ class AccountedSweep(NamedTuple):
     watts: Floats
     most: Floats
     counts: Mask
+    spared: Floats
 
     @classmethod
     def blank(cls, rows: int) -> AccountedSweep:
-        each, queued, would, apart, wanted, rising, hour, watts, most = np.full((9, rows), np.nan)
+        each, queued, would, apart, wanted, rising, hour, watts, most, spared = np.full((10, rows), np.nan)
         unseen, unknown = np.full(rows, NOT_YET, dtype=np.int64), np.full((rows, len(STATES)), np.nan)
         counts = np.zeros(rows, dtype=np.bool_)
-        return cls(unseen, unknown, each, queued, would, apart, wanted, rising, hour, watts, most, counts)
+        return cls(unseen, unknown, each, queued, would, apart, wanted, rising, hour, watts, most, counts, spared)
 
 
 _BY_STATE = frozenset({"gpu_seconds", "state_seconds", "cost"})
@@ -251,7 +255,8 @@ class Ledger:
         took = min(max(now - self._fleet_at, 0.0), LONGEST_GAP_S) if not isnan(self._fleet_at) else 0.0
         held = zero_if_unknown(self.now.gpus[:, HELD]).sum(axis=1)
         priced = held > 0.0
-        costs = float((held[priced] * self.now.hour[priced]).sum())
+        paid = held - zero_if_unknown(self.now.spared)
+        costs = float((paid[priced] * self.now.hour[priced]).sum())
         free = max(self.fleet.gpus - float(held.sum()), 0.0) if not isnan(self.fleet.gpus) else nan
         free_hour = max(self.fleet.hour - costs, 0.0) if not isnan(self.fleet.hour - costs) else nan
         rise = FleetSums(
@@ -294,6 +299,9 @@ class Ledger:
         compared = np.where(looked, before.apart, np.nan)
         apart, each = compared * took, before.each
         gpus, hour = held[:, HELD].sum(axis=1), before.hour / HOUR_S
+        spared = np.where(looked, zero_if_unknown(before.spared), 0.0)
+        paid = held.copy()
+        paid[:, IDLE_WARM] -= spared
         watts = np.where(looked, before.watts, np.nan)
         self._day, at_peak = self._day.after(np.where(took > 0.0, gpus, np.nan), took, now)
         at_maximum = np.maximum(before.most * each, gpus) * took
@@ -304,14 +312,14 @@ class Ledger:
         return LedgerSums(
             gpu_seconds=held * took[:, None],
             state_seconds=seconds,
-            cost=held * took[:, None] * hour[:, None],
+            cost=paid * took[:, None] * hour[:, None],
             priced=np.where(np.isnan(hour), np.nan, gpus * took),
             powered=np.where(np.isnan(watts), np.nan, gpus * took),
             joules=watts * took,
             held_apart=held_apart,
             at_maximum=at_maximum,
             at_peak=at_peak,
-            cost_apart=held_apart * hour,
+            cost_apart=(held_apart - spared * took) * hour,
             cost_at_maximum=at_maximum * hour,
             cost_at_peak=at_peak * hour,
             wakes=((before.wanted == 0.0) & (moment.wanted > 0.0)).astype(float),
@@ -400,12 +408,13 @@ def _make_sound(moment: AccountedSweep, kept: LedgerSums, rows: Rows) -> None:
 
 class SweepAnswers(NamedTuple):
     """replicas: as decided; NaN unknown. observed: not served to controllers. hour: the price of one of its GPUs for an
-    hour; NaN unknown.
+    hour; NaN unknown. asleep: the part of it that a replica costs in sleep mode; NaN: it has none.
     """
 
     replicas: Floats
     observed: Mask
     hour: Floats
+    asleep: Floats
 
 
 def look(
@@ -420,6 +429,8 @@ def look(
         np.where(np.isnan(column), last, column)
         for column, last in ((totals.whole_each, before.each), (answers.hour, before.hour))
     )
+    held = gpus(replicas_by_use, state, totals, each, before.gpus[:, HELD].sum(axis=1))
+    sleeping = np.minimum(zero_if_unknown(totals.sleeping) * each, held[:, IDLE_WARM])
     queued = np.where(
         np.isnan(readings.waiting) & np.isnan(readings.held),
         np.nan,
@@ -429,7 +440,7 @@ def look(
     changed = np.abs(wanted - before.wanted) > 0.0
     return AccountedSweep(
         state=state,
-        gpus=gpus(replicas_by_use, state, totals, each, before.gpus[:, HELD].sum(axis=1)),
+        gpus=held,
         each=each,
         queued=queued,
         would=answers.replicas.copy(),
@@ -440,6 +451,7 @@ def look(
         watts=totals.held.watts,
         most=conditions.maximum.copy(),
         counts=before.counts | ~np.isnan(readings.wanted),
+        spared=sleeping * np.where(np.isnan(answers.asleep), 0.0, 1.0 - answers.asleep),
     )
 
 

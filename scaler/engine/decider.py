@@ -467,7 +467,7 @@ class Decider:
         specs = self._specs
         zero = (verdicts.replicas == 0.0) & ~self.observed
         found = Circumstances(whole, zero, specs.minimum, specs.maximum, specs.gpu_quiet, rise_s=self._interval_s)
-        answers = SweepAnswers(verdicts.replicas, self.observed, self._hour(totals))
+        answers = SweepAnswers(verdicts.replicas, self.observed, self._hour(totals), self.sleep.prices)
         moment = look(totals, found, answers, self.books.now, now)
         self.books.enter_fleet(self._fleet, now, leads=leads)
         self.books.enter(moment, self._latest.activity.take_counted(), now, leads=leads)

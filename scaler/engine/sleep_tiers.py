@@ -46,6 +46,11 @@ class SleepTiers:
         """Whether a workload has sleep mode."""
         return bool(len(self._plans.rows))
 
+    @property
+    def prices(self) -> Floats:
+        """The part of its price that a replica of each workload costs asleep; NaN without sleep mode."""
+        return self._plans.rules.share
+
     def found_asleep(self, rows: Rows, totals: Aggregate) -> Mask | None:
         """Which of `rows` have sleep mode and only engines that sleep; None if none has sleep mode."""
         if not self.any:

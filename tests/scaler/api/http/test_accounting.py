@@ -43,6 +43,7 @@ class Books:
             watts=np.array([np.nan, 300.0]),
             most=np.array([3.0, 4.0]),
             counts=np.array([True, True]),
+            spared=np.zeros(2),
         )
         counted = np.array([[np.nan, np.nan, np.nan], [5.0, 100.0, np.nan]])
         for at in (1000.0, 1010.0):

@@ -24,7 +24,9 @@ def moment(
     held[0, BY_STATE[state]] = gpus
     columns = ([value] for value in (each, queued, np.nan, apart, wanted, np.nan, hour, watts, most))
     code = np.array([BY_STATE[state]])
-    return AccountedSweep(code, held, *(np.array(column) for column in columns), counts=np.array([True]))
+    return AccountedSweep(
+        code, held, *(np.array(column) for column in columns), counts=np.array([True]), spared=np.zeros(1)
+    )
 
 
 def enter(books, at, sweep=None, counted=NOTHING, *, leads=True):

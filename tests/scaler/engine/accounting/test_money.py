@@ -78,9 +78,11 @@ def test_states_and_unallocated_add_up_to_the_gpu_seconds_of_the_nodes(moments):
         whole = np.array([sum(part.whole for part in parts_of(each, by_name.get)) for each in pods])
         total = sum(capacity(node).whole for node in nodes)
         assert (total, *whole) == pytest.approx((gpus, *held_by))
-        enter(books, at, sweep(state, whole, hour=2.0), FleetGpus(total, 2.0 * total))
-        at += took
-        enter(books, at, sweep(state, whole, hour=2.0), FleetGpus(total, 2.0 * total))
+        spared = 0.9 * whole if state is GpuUse.IDLE_WARM else 0.0  # of engines that sleep
+        for _ in range(2):
+            enter(books, at, sweep(state, whole, hour=2.0, spared=spared), FleetGpus(total, 2.0 * total))
+            at += took
+        at -= took
         expected += gpus * took
     held = float(books.kept.gpu_seconds[:, HELD].sum())
     fleet = books.fleet_kept
@@ -97,6 +99,18 @@ def test_cost_follows_the_price_of_the_moment_and_gpus_without_one_are_counted_a
     serving = STATES.index(GpuUse.SERVING)
     assert books.kept.cost[0, serving] == pytest.approx(8 * 5 * 0.001 + 8 * 5 * 0.002)
     assert (books.kept.gpu_seconds[0, serving], books.kept.priced[0]) == (120.0, 80.0)
+
+
+def test_engine_in_sleep_mode_holds_its_gpus_and_costs_its_part_of_their_price():
+    books = Ledger(1, GAP_S)
+    for at in (0.0, 10.0):
+        moment = sweep(GpuUse.IDLE_WARM, [8.0], hour=3.6, spared=8.0 * 0.9)
+        enter(books, at, moment, FleetGpus(8.0, 8.0 * 3.6))
+    idle, fleet = STATES.index(GpuUse.IDLE_WARM), books.fleet_kept
+    assert (books.kept.gpu_seconds[0, idle], fleet.unallocated) == (80.0, 0.0)
+    assert books.kept.cost[0, idle] == pytest.approx(0.1 * 80 * 0.001)
+    assert books.kept.cost_apart[0] == pytest.approx(0.1 * 80 * 0.001)
+    assert fleet.unallocated_cost == pytest.approx(0.9 * 80 * 0.001)
 
 
 def test_cost_without_any_price_is_unknown_and_not_zero():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scaler.engine.accounting import HELD, STATES, AccountedSweep, Ledger, SweepAnswers, look
 
 NOW = 1000.0
-NO_DECISION = SweepAnswers(np.array([np.nan]), np.array([False]), np.array([np.nan]))
+NO_DECISION = SweepAnswers(np.array([np.nan]), np.array([False]), *np.full((2, 1), np.nan))
 
 
 @pytest.fixture
@@ -114,6 +114,23 @@ def test_engine_in_sleep_mode_is_idle_warm(classify):
     assert classify({**RUNNING, "ready": 1, "sleeping": 1, "waiting": 3}) == ("serving", {"serving": 8, "idle_warm": 8})
 
 
+@pytest.mark.parametrize(
+    ("sleeping", "work", "price", "spared"),
+    [
+        (1.0, 3, 0.25, 6.0),  # one of two sleeps beside one that serves
+        (2.0, 0, 0.25, 12.0),
+        (2.0, 0, 1.0, 0.0),
+        (2.0, 0, np.nan, 0.0),  # without sleep mode: others put it to sleep
+        (np.nan, 0, 0.25, 0.0),
+    ],
+)
+def test_gpus_of_engines_that_sleep_are_spared_by_their_price(totals, circumstances, sleeping, work, price, spared):
+    answers = NO_DECISION._replace(asleep=np.array([price]))
+    there = totals(**{**RUNNING, "ready": 1 if work else 2, "waiting": work}, sleeping=sleeping)
+    moment = look(there, circumstances(), answers, AccountedSweep.blank(1)._replace(each=np.array([8.0])), NOW)
+    assert moment.spared.tolist() == [spared]
+
+
 def test_attributed_gpus_have_the_state_of_the_workload_if_none_are_counted(classify):
     assert classify({"running": 1, "pods_listed": 2, "pods_fresh": 2, "shown": 4}) == ("serving", {"serving": 4})
     assert classify({"running": 0, "pods_listed": 2, "pods_fresh": 2, "shown": 4}) == ("idle_warm", {"idle_warm": 4})
@@ -144,7 +161,7 @@ def test_spec_replicas_decide_whether_a_workload_is_up_if_it_was_ever_counted(
     totals, circumstances, counts, spec, decision, observed, wanted
 ):
     before = AccountedSweep.blank(1)._replace(wanted=np.array([2.0]), counts=np.array([counts]))
-    decisions = SweepAnswers(np.array([decision]), np.array([observed]), np.array([np.nan]))
+    decisions = SweepAnswers(np.array([decision]), np.array([observed]), *np.full((2, 1), np.nan))
     assert look(totals(wanted=spec), circumstances(), decisions, before, NOW).wanted.tolist() == [wanted]
 
 
@@ -162,7 +179,7 @@ RISE_TO_EIGHT_AND_BACK = [*range(1, 9), 8, 8, *range(8, 0, -1)]
     ],
 )
 def test_reversal_is_a_change_of_direction_and_not_of_replicas(totals, circumstances, spec_replicas, reversals):
-    books, decision = Ledger(1, gap_s=10.0), SweepAnswers(np.array([1.0]), np.array([False]), np.array([np.nan]))
+    books, decision = Ledger(1, gap_s=10.0), SweepAnswers(np.array([1.0]), np.array([False]), *np.full((2, 1), np.nan))
     for at, wanted in enumerate(spec_replicas):
         sweep = look(totals(wanted=wanted), circumstances(), decision, books.now, NOW + at)
         books.enter(sweep, np.full((1, 3), np.nan), NOW + at, leads=True)
