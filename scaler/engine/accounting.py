@@ -293,9 +293,11 @@ class Ledger:
         code = np.where(looked & (before.state != NOT_YET), before.state, UNKNOWN)
         seconds = np.zeros(before.gpus.shape)
         seconds[np.arange(len(code)), code] = took
-        blind = np.zeros(before.gpus.shape)
-        blind[:, UNKNOWN] = before.gpus[:, HELD].sum(axis=1)
-        held = np.where(looked[:, None], before.gpus, np.where(np.isnan(before.gpus), np.nan, blind))
+        held = before.gpus
+        if not looked.all():
+            blind = np.zeros(before.gpus.shape)
+            blind[:, UNKNOWN] = before.gpus[:, HELD].sum(axis=1)
+            held = np.where(looked[:, None], before.gpus, np.where(np.isnan(before.gpus), np.nan, blind))
         compared = np.where(looked, before.apart, np.nan)
         apart, each = compared * took, before.each
         gpus, hour = held[:, HELD].sum(axis=1), before.hour / HOUR_S

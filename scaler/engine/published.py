@@ -156,7 +156,9 @@ class PendingDecisions:
         if len(rest) > room:
             rest = np.roll(rest, -np.searchsorted(rest, self._turn))[:room]
             self._turn = int(rest[-1]) + 1 if room else self._turn
-        rows = np.union1d(at_once[: self.most], rest)
+        chosen = np.zeros(len(urgent), dtype=np.bool_)
+        chosen[at_once[: self.most]] = chosen[rest] = True
+        rows = np.flatnonzero(chosen)
         self.renewable[rows] = False
         return rows
 
