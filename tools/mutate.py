@@ -2,10 +2,10 @@
 
     make mutate FILES="scaler/policy/idleness.py exporter/textformat/parser.py"   # SAMPLE=50 SEED=1 MINUTES=30
 
-The tests of `scaler/policy/idleness.py` are those of the nearest folder that mirrors it, `tests/scaler/policy`; files
-named after it run first, and the first failure ends a run. Each change ("mutant") runs in a fork of a process that has
-loaded the libraries, so it costs what its tests cost. Kernels of the file's folder run as Python, because to compile
-them anew would take most of the time; a kernel calls nothing outside of its folder.
+The tests of `scaler/policy/demand.py` are the files of `tests/scaler/policy`; those named after it run first, and the
+first failure ends a run. Those of `scaler/policy/sizing.py` are the folder `sizing` there too. Each change ("mutant")
+runs in a fork of a process that has loaded the libraries, so it costs what its tests cost. Kernels of the file's folder
+run as Python, because to compile them anew would take most of the time; a kernel calls nothing outside of its folder.
 
 mutmut rewrites every function of the project and wraps each, which numba does not compile; cosmic-ray edits the working
 tree, and starts Python for each mutant.
@@ -151,11 +151,12 @@ def _run_kernels_as_python(folder: Path) -> None:
 
 
 def tests_of(file: Path) -> list[str]:
-    """The tests of a file: first those with its name, then the nearest folder that mirrors its own."""
+    """The tests of a file: its own files and folder, and then the files of the nearest folder that mirrors its own."""
     mirror = Path("tests") / file.parent
     folder = next(each for each in (mirror, *mirror.parents) if (ROOT / each).is_dir())
-    named = sorted((ROOT / folder).rglob(f"test_{file.stem}*.py"))
-    return [*(str(each.relative_to(ROOT)) for each in named), str(folder)]
+    own = [*sorted((ROOT / folder).glob(f"test_{file.stem}*.py")), ROOT / folder / file.stem]
+    found = [each for each in (*own, *sorted((ROOT / folder).glob("test_*.py"))) if each.exists()]
+    return [str(each.relative_to(ROOT)) for each in dict.fromkeys(found)]
 
 
 def run_tests(file: Path, tree: ast.Module, limit_s: float, more: Sequence[str], output: Path) -> bool:

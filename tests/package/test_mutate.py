@@ -49,12 +49,12 @@ def test_operators_of_logic_and_choices_are_changed():
     ]  # fmt: skip
 
 
-def test_tests_of_a_file_are_those_with_its_name_and_those_of_its_folder():
-    assert mutate.tests_of(Path("scaler/policy/demand.py")) == [
-        "tests/scaler/policy/test_demand.py",
-        "tests/scaler/policy",
-    ]
-    assert mutate.tests_of(Path("scaler/policy/estimators/keep_warm.py"))[-1] == "tests/scaler/policy/estimators"
+def test_tests_of_a_file_are_its_own_and_then_those_beside_them():
+    first, *others = mutate.tests_of(Path("scaler/policy/demand.py"))
+    assert first == "tests/scaler/policy/test_demand.py"
+    assert {"tests/scaler/policy/test_waking.py", "tests/scaler/policy/test_steps.py"} < set(others)
+    assert mutate.tests_of(Path("scaler/policy/sizing.py"))[0] == "tests/scaler/policy/sizing"
+    assert "tests/scaler/policy/sizing" not in others
 
 
 def test_change_that_no_test_notices_is_reported_and_any_other_is_not(tmp_path):
