@@ -8,7 +8,7 @@ import pytest
 
 from scaler.model import Reason
 from scaler.policy.columns import REASONS, Constraints, Memory, Readings, Signal, Spec, Specs
-from scaler.policy.kernel import step
+from scaler.policy.kernel import step, traced
 
 NAN = math.nan
 
@@ -26,10 +26,20 @@ class Workload:
         """Advances the clock and decides. Returns (replicas, active, reason). `work` is the smoothed signal, by default
         the requests that wait, run and are held now."""
         self.now += after
+        specs, readings, constraints = self._columns(work, gpu_engine, overrides, columns)
+        verdicts, self.memory = step(specs, readings, constraints, self.memory, self.now, raise_only=raise_only)
+        replicas = verdicts.replicas[0]
+        return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
+
+    def activity(self, *, after=0.0, overrides=None, **columns):
+        """Why it is not idle after so many seconds, a code of `trace`; decides nothing."""
+        specs, readings, constraints = self._columns(None, NAN, overrides, columns)
+        return traced(specs, readings, constraints, self.memory, self.now + after)[1].activity
+
+    def _columns(self, work, gpu_engine, overrides, columns):
         readings = Readings.unknown(1)
         for name, value in columns.items():
-            column = getattr(readings, name)
-            column[0] = value
+            getattr(readings, name)[0] = value
         parts = [columns[name] for name in ("waiting", "running", "held") if name in columns]
         readings.signals[0, Signal.WORK] = work if work is not None else _total(parts)
         readings.signals[0, Signal.GPU_ENGINE] = gpu_engine
@@ -37,9 +47,7 @@ class Workload:
         constraints = Constraints.plain(specs)
         for name, value in {**self.overrides, **(overrides or {})}.items():
             getattr(constraints, name)[0] = value
-        verdicts, self.memory = step(specs, readings, constraints, self.memory, self.now, raise_only=raise_only)
-        replicas = verdicts.replicas[0]
-        return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
+        return specs, readings, constraints
 
 
 def fresh_readings(waiting=0, running=0, held=0, pods=1, **more):
