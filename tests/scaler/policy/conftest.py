@@ -31,10 +31,10 @@ class Workload:
         replicas = verdicts.replicas[0]
         return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
 
-    def activity(self, *, after=0.0, overrides=None, **columns):
-        """Why it is not idle after so many seconds, a code of `trace`; decides nothing."""
-        specs, readings, constraints = self._columns(None, NAN, overrides, columns)
-        return traced(specs, readings, constraints, self.memory, self.now + after)[1].activity
+    def trace(self, *, after=0.0, work=None, gpu_engine=NAN, overrides=None, **columns):
+        """The trace of a decision after so many seconds; decides nothing."""
+        specs, readings, constraints = self._columns(work, gpu_engine, overrides, columns)
+        return traced(specs, readings, constraints, self.memory, self.now + after)[1]
 
     def _columns(self, work, gpu_engine, overrides, columns):
         readings = Readings.unknown(1)

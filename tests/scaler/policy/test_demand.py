@@ -119,3 +119,21 @@ def test_step_does_not_modify_its_arguments():
 
 def test_every_reason_the_policy_may_give_is_in_the_closed_list():
     assert set(REASONS) == set(Reason)
+
+
+def test_largest_known_objective_counts_while_another_is_unknown(workload, fresh):
+    both = workload(Spec(0, 8, ((Signal.WORK, 16.0), (Signal.GPU_ENGINE, 0.6)), gateway=True))
+    ready = fresh(running=32, pods=1, wanted=1.0, ready=1.0)
+
+    trace = both.trace(**ready)
+    assert (trace.demand, trace.winner) == (2.0, Signal.WORK)
+    trace = both.trace(**ready, work=math.nan, gpu_engine=0.9)
+    assert (trace.demand, trace.winner) == (1.5, Signal.GPU_ENGINE)
+
+
+def test_unknown_objectives_are_no_demand_of_zero(workload, fresh):
+    both = workload(Spec(0, 8, ((Signal.WORK, 16.0), (Signal.GPU_ENGINE, 0.6)), gateway=True))
+
+    trace = both.trace(**fresh(pods=1, wanted=1.0, ready=1.0), work=math.nan)
+    assert math.isnan(trace.demand)
+    assert trace.winner == -1

@@ -21,23 +21,23 @@ def woken(chat, fresh):
 
 @pytest.mark.parametrize("place", ["waiting", "running", "held"])
 def test_request_anywhere_is_the_first_reason(woken, fresh, place):
-    assert woken.activity(**fresh(**{place: 1}, busiest_gpu=0.9, **STARTING)) == REQUESTS
+    assert woken.trace(**fresh(**{place: 1}, busiest_gpu=0.9, **STARTING)).activity == REQUESTS
 
 
 def test_incomplete_readings_prove_nothing_even_if_a_gpu_works(woken, fresh):
-    assert woken.activity(**fresh(busiest_gpu=0.9, **READY) | {"pods_fresh": 0}) == UNPROVEN
+    assert woken.trace(**fresh(busiest_gpu=0.9, **READY) | {"pods_fresh": 0}).activity == UNPROVEN
 
 
 def test_gpu_that_works_is_named_before_the_start(woken, fresh):
-    assert woken.activity(**fresh(busiest_gpu=0.9, **READY)) == GPU
+    assert woken.trace(**fresh(busiest_gpu=0.9, **READY)).activity == GPU
 
 
 def test_start_up_grace_ends_after_its_seconds(woken, fresh):
-    assert woken.activity(after=GRACE_S - 1.0, **fresh(**ASLEEP)) == GRACE
-    assert woken.activity(after=GRACE_S, **fresh(**ASLEEP)) == IDLE
+    assert woken.trace(after=GRACE_S - 1.0, **fresh(**ASLEEP)).activity == GRACE
+    assert woken.trace(after=GRACE_S, **fresh(**ASLEEP)).activity == IDLE
 
 
 def test_replica_that_loads_without_a_wake_is_no_idle_one(chat, fresh):
     chat.step(**fresh(running=1, **READY))
-    assert chat.activity(**fresh(**READY)) == IDLE
-    assert chat.activity(**fresh(**READY) | {"wanted": 2.0}) == LOADS
+    assert chat.trace(**fresh(**READY)).activity == IDLE
+    assert chat.trace(**fresh(**READY) | {"wanted": 2.0}).activity == LOADS
