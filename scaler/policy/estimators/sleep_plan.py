@@ -2,8 +2,9 @@
 
 `sleep_tiers.plan` does the arithmetic; this is what it is fed with. The price of a replica asleep is a configured part
 of its price ready. A wake costs the GPU for its time, and the wait that exceeds the SLO, at the price of the error
-budget: a wake within the SLO delays nobody. If sleep pays, going to zero saves only what a replica asleep costs, and
-costs what a start takes beyond a wake: keep-warm is given these prices, and keeps its guarantee at them.
+budget: a wake within the SLO delays nobody, and counts as such before one is measured. If sleep pays, going to zero
+saves only what a replica asleep costs, and costs what a start takes beyond a wake: keep-warm is given these prices, and
+keeps its guarantee at them.
 
 Worked example: a second of a replica costs 1, a second of waiting 12, the SLO is 2 s to the first token. Asleep it
 costs 0.1 of that. A wake of 5 s costs 5 * 1 + 3 * 12 = 41, a start of 75 s costs 975. Keep-warm is told: 0.1 for a
@@ -96,8 +97,10 @@ class SleepPlans:
         start = np.where(np.isnan(stakes.start[rows]), USUAL_START_S, stakes.start[rows])
         idle, waiting = stakes.idle[rows], stakes.waiting[rows]
         wake = self.wakes.typical[rows]
+        within = np.nan_to_num(self._specs.ttft[rows])
+        # With an SLO the wait is so dear that a first wake that seems late would never be tried, and so never measured.
+        beyond = np.maximum(np.where(np.isnan(wake), np.where(within > 0.0, 0.0, UNLEARNED_WAKE_S), wake) - within, 0.0)
         wake = np.where(np.isnan(wake), UNLEARNED_WAKE_S, wake)
-        beyond = np.maximum(wake - np.nan_to_num(self._specs.ttft[rows]), 0.0)
         costs = TierCosts(
             idle=idle,
             asleep=rules.share[rows] * idle,

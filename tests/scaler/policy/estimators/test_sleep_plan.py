@@ -57,6 +57,16 @@ def test_wake_within_the_slo_delays_nobody_so_sleep_comes_early():
     assert np.isnan(Planned().wakes(74.0)(*[200.0] * 12).after)
 
 
+def test_first_wake_is_tried_however_dear_a_late_request_is():
+    dear = STAKES._replace(waiting=np.array([5000.0]))
+    planned = Planned(ttft=2.0, stakes=dear)
+    assert planned.after <= 15.0
+    planned.wakes(5.0)  # measured: 3 s beyond the SLO for 5000 each
+    assert np.isnan(planned.after)
+    # Without an SLO every second of the wait has its price.
+    assert not Planned(stakes=dear).after <= HOUR
+
+
 def test_prices_stay_where_sleep_does_not_pay_or_is_not_configured():
     for config in (SHARED._replace(share=1.0), None):
         planned = Planned(config)
