@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import isfinite
+from math import inf, isfinite
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -36,11 +36,12 @@ MOST = 32  # replicas, by default
 
 
 class Parameter(NamedTuple):
-    """default: its type is the parameter's. least: the smallest number allowed. choices: the words allowed."""
+    """default: its type is the parameter's. least, most: numbers allowed. choices: the words allowed."""
 
     default: Value
     about: str
     least: float = 0.0
+    most: float = inf
     choices: tuple[str, ...] = ()
 
 
@@ -124,6 +125,8 @@ def _read(text: str, key: str, parameter: Parameter, word: str) -> Value:
         raise ValueError(f"--policy {text}: {key} must be a finite number, got {word}")
     if number < parameter.least:
         raise ValueError(f"--policy {text}: {key} must be at least {parameter.least:g}, got {word}")
+    if number > parameter.most:
+        raise ValueError(f"--policy {text}: {key} must be at most {parameter.most:g}, got {word}")
     return number
 
 
@@ -294,9 +297,9 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
                     "without": Parameter(NOTHING, "a part of the policy that is switched off", choices=CHOICES),
                     "foresight": Parameter(0.0, "seconds for which a perfect forecast knows the arrivals"),
                     "late": Parameter(0.0, "age of the metrics when they are read, seconds"),
-                    "lost": Parameter(0.0, "share of the readings that are lost, 0..1"),
+                    "lost": Parameter(0.0, "share of the readings that are lost", most=1.0),
                     "asleep": Parameter(
-                        1.0, "part of its price that a replica costs in sleep mode; 1: no sleep", 0.001
+                        1.0, "part of its price that a replica costs in sleep mode; 1: no sleep", 0.001, 1.0
                     ),
                     "wake": Parameter(2.0, "seconds that a wake from sleep mode takes"),
                 },

@@ -34,6 +34,7 @@ LOAD = "each:5m,for=30m"
         (ReplayRequest([LOAD], policies=["static:size=4"]), ["static has no 'size'", "it has replicas"]),
         (ReplayRequest([LOAD], policies=["ray:min=two"]), ["min must be a whole number, got 'two'"]),
         (ReplayRequest([LOAD], policies=["tidegate:work=-1"]), ["work must be at least 0, got -1"]),
+        (ReplayRequest([LOAD], policies=["tidegate:lost=2"]), ["lost must be at most 1, got 2"]),
         (ReplayRequest([LOAD], policies=["hpa-kv:behavior=odd"]), ["behavior must be one of none, default, got 'odd'"]),
         (ReplayRequest([LOAD], policies=["tidegate:min=9,max=3"]), ["min=9 is more than max=3"]),
         (
