@@ -39,7 +39,7 @@ def sizes(constants, output=LONG_OUTPUT, turns=60):
         slow, queue, burst = QUIET <= turn < QUIET + 8, QUIET + 8 <= turn < QUIET + 12, QUIET + 12 <= turn < QUIET + 14
         requests = 15.0 if burst else 1.5 if turn < QUIET + 12 else 0.0
         gap_s = 0.1 if slow else 0.03
-        rates = requests * np.array([[1.0, 1.0, 1.0, 500.0, output, output, output * gap_s]])
+        rates = requests * np.array([[1.0, 1.0, 1.0, 500.0, output, 500.0, output, output * gap_s]])
         waiting, ready = (100.0 if queue else 0.0), (0.0 if turn == 1 else 1.0)
         misses = 3.0 if slow or turn == 1 else 0.0
         # The queue is gone when the burst comes.
