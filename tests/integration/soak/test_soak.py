@@ -107,6 +107,6 @@ def test_week_with_faults_has_lawful_answers_and_nothing_grows():
         second, last = report.days[1], report.days[-1]
         assert last.descriptors == second.descriptors
         assert last.tasks <= second.tasks + 4  # a pod more or less at that minute
-        assert last.objects <= 1.02 * second.objects
+        assert last.blocks <= 1.02 * second.blocks
         assert last.resident <= second.resident + 4 * MIB
         assert last.checkpoint <= 1.25 * second.checkpoint
