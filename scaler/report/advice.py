@@ -24,7 +24,8 @@ from scaler.policy.prices import PriceList
 from scaler.signals.usage import Usage
 
 from .architecture import Architecture
-from .candidates import GpuOption, RunningWorkload, rank_gpus
+from .binding import percent
+from .candidates import MEMORY_MARGIN, GpuOption, RunningWorkload, rank_gpus
 from .gpus import GpuModel
 from .kv_cache import LayerCache, context_bytes, layer_caches
 from .layers import LatentAttention
@@ -135,14 +136,15 @@ def training_section(model: Architecture, gpus: int, models: Mapping[str, GpuMod
         for name, memory in ways
     ]
     columns = ("trained", "weights", "gradients", "optimizer", "GiB in all", "smallest GPU of the table")
-    return ReportSection(
-        f"Training {model.name} on {gpus} GPUs", columns, rows, "With Adam in mixed precision, without activations."
-    )
+    note = f"With Adam in mixed precision, without activations. Of the smallest GPU {percent(MEMORY_MARGIN)} stay free."
+    return ReportSection(f"Training {model.name} on {gpus} GPUs", columns, rows, note)
 
 
 def _smallest(needed: float, models: Mapping[str, GpuModel]) -> str:
     fitting = [(model.memory.value, name) for name, model in models.items() if model.memory is not None]
-    return min(((size, name) for size, name in fitting if size >= needed), default=(nan, "none"))[1]
+    return min(
+        ((size, name) for size, name in fitting if size * (1.0 - MEMORY_MARGIN) >= needed), default=(nan, "none")
+    )[1]
 
 
 def model_shape(model: Architecture, kv_precision: str | None = None) -> ModelShape:

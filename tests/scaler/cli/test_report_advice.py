@@ -63,6 +63,15 @@ def test_training_memory_falls_with_the_zero_stage(run):
     assert section["rows"][4][0] == "LoRA of rank 16, ZeRO stage 0"
 
 
+def test_smallest_gpu_for_training_keeps_a_tenth_of_its_memory_free(run):
+    """At stage 3, 14.96 GiB are on each of 8 GPUs. A T4 has 15."""
+    memory, section = json.loads(run("--training-gpus", "8", "-o", "json").output)["advice"]
+    sizes = {row[0]: float(row[1]) for row in memory["rows"]}
+    (stage_3,) = (row for row in section["rows"] if row[0] == "all weights, ZeRO stage 3")
+    assert (stage_3[4], stage_3[-1] != "T4") == ("15.0", True)
+    assert float(stage_3[4]) <= 0.9 * sizes[stage_3[-1]]
+
+
 @pytest.mark.parametrize(
     ("options", "changes", "status", "message"),
     [
