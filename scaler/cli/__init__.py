@@ -431,6 +431,9 @@ def replay(
 )
 @click.option("--gpu", metavar="NAME", help="GPU that the named workloads run on: rank other GPUs, and MIG slices.")
 @click.option("--gpus", metavar="FILE", help="More GPUs, as YAML.")
+@click.option(
+    "--speeds", metavar="FILE", help="CSV of measured speeds: workload, on (3g.20gb, or 14% with MPS), speed."
+)
 @click.option("--tensor-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="GPUs per replica.")
 @click.option("--kv-precision", metavar="NAME", help="Of the KV cache, as fp8. Default: the model's.")
 @click.option("--max-model-len", type=click.IntRange(min=1), help="Tokens of a sequence. Default: the model's context.")

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isnan, nan
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from .memory import BATCH_TOKENS, GIB, SEQUENCES, ServingMemory, serving
 from .mig import MigModel
 from .partition import allowed_speeds, compare, plan
 from .profile import P95, OperatingPoint, Profile
+from .saturation import SliceSpeeds, speeds_of
 from .slice_speed import GpuActivity, SliceSpeed, SpeedEvidence, predict
 from .speed import MeasuredTime, Prediction
 from .statement import UNKNOWN, ReportSection
@@ -255,15 +257,25 @@ def _banded(estimate: Prediction | None, factor: float, digits: int) -> str:
 
 
 def slice_section(
-    profiles: Sequence[Profile], mig: MigModel, least_speed: float = 0.0, memory: Sequence[float] = ()
+    profiles: Sequence[Profile],
+    mig: MigModel,
+    least_speed: float = 0.0,
+    memory: Sequence[float] = (),
+    given: Mapping[str, SpeedEvidence] = MappingProxyType({}),
 ) -> ReportSection:
-    """What workloads that now have a whole GPU of this model each would do on its slices, sharing one GPU.
+    """What workloads that run on this model of GPU, or on slices of it, would do on its slices, sharing one GPU.
 
     least_speed: relative to the whole GPU, that the SLO of each needs. memory: bytes that each needs; by default the
-    most that it held.
+    most that it held, or the smallest slice that it was saturated on. given: speeds that the user measured, by
+    workload. Raises ValueError if one is outside its bounds, or on no profile of the model.
     """
-    needs = memory or [profile.of(Usage.MEMORY).peak for profile in profiles]
-    speeds = [[predict(mig, each, _evidence(profile, mig)) for each in mig.profiles] for profile in profiles]
+    measured = [speeds_of(profile.slices, mig) for profile in profiles]
+    needs = memory or [_held_bytes(profile, found, mig) for profile, found in zip(profiles, measured, strict=True)]
+    evidence = [
+        _evidence(profile, mig, found, given.get(str(profile.workload), SpeedEvidence()))
+        for profile, found in zip(profiles, measured, strict=True)
+    ]
+    speeds = [[predict(mig, each, found) for each in mig.profiles] for found in evidence]
     rows = [
         (str(profile.workload), each.name, _fit(need, each.size), _speed(speed), speed.basis if speed else "not known")
         for profile, need, found in zip(profiles, needs, speeds, strict=True)
@@ -271,16 +283,33 @@ def slice_section(
     ]
     columns = ("workload", "slice", "fits", "speed", "from")
     allowed = [allowed_speeds(mig, found, need, least_speed) for found, need in zip(speeds, needs, strict=True)]
-    return ReportSection(f"MIG slices of an {mig.name}", columns, rows, _slice_note(profiles, mig, speeds, allowed))
+    unused = [
+        f"{each.workload} on {note}" for each, found in zip(profiles, measured, strict=True) for note in found.notes
+    ]
+    note = _slice_note(profiles, mig, speeds, allowed)
+    note = f"{note} Throughput not used: {'; '.join(unused)}." if unused else note
+    return ReportSection(f"MIG slices of an {mig.name}", columns, rows, note)
 
 
-def _evidence(profile: Profile, mig: MigModel) -> SpeedEvidence:
-    """The activity on a whole GPU; none if the workload runs on a part of one, or on another GPU."""
-    total = profile.of(Usage.MEMORY_TOTAL).peak
-    if not total >= WHOLE_GPU * mig.whole.size:
-        return SpeedEvidence()
-    engine, sm, dram = (_or_none(profile.of(usage).busy_mean) for usage in (Usage.ENGINE, Usage.SM, Usage.DRAM))
-    return SpeedEvidence(activity=GpuActivity(engine, sm, dram))
+def _evidence(profile: Profile, mig: MigModel, measured: SliceSpeeds, given: SpeedEvidence) -> SpeedEvidence:
+    """What is known of the workload's speed on slices; what the user measured wins.
+
+    Activity counts on a whole GPU of this model alone: none if the workload runs on a part of one, or on another GPU.
+    """
+    total = profile.of(Usage.MEMORY_TOTAL).mean
+    activity = None
+    if total >= WHOLE_GPU * mig.whole.size:
+        engine, sm, dram = (_or_none(profile.of(usage).busy_mean) for usage in (Usage.ENGINE, Usage.SM, Usage.DRAM))
+        activity = GpuActivity(engine, sm, dram)
+    return SpeedEvidence({**measured.slices, **given.slices}, given.mps, activity, measured.relative)
+
+
+def _held_bytes(profile: Profile, measured: SliceSpeeds, mig: MigModel) -> float:
+    """The most memory that the workload held; at most that of a slice that it did its work on, whose engine takes what
+    it finds.
+    """
+    worked = {*measured.slices, *measured.relative}
+    return min((profile.of(Usage.MEMORY).peak, *(each.size for each in mig.profiles if each.name in worked)))
 
 
 def _slice_note(

@@ -92,6 +92,24 @@ class OperatingPoint(NamedTuple):
     step_s: float
 
 
+class SliceThroughput(NamedTuple):
+    """What an engine did per second on one kind of GPU or MIG instance while requests waited.
+
+    gpu:             the GPU model, as the exporter names it; "" if it names none.
+    profile:         of the MIG instance; "" on a whole GPU.
+    rate, unit:      per second: generated "tokens" or, if the engine generates none, finished "requests".
+    prompt_per_unit: prompt tokens per unit; None if they are not counted.
+    seconds:         with waiting requests.
+    """
+
+    gpu: str
+    profile: str
+    rate: float
+    unit: str
+    prompt_per_unit: float | None
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The usage of one workload.
@@ -100,6 +118,7 @@ class Profile:
     seconds: of measured time, decayed; of the quantity that was measured longest.
     since:   POSIX seconds of the first measurement; None if there is none.
     points:  how it ran at different loads, by rising batch; only a history has them.
+    slices:  what its engines did on each kind of GPU and MIG slice; only a history has them.
     """
 
     workload: WorkloadKey
@@ -108,6 +127,7 @@ class Profile:
     since: float | None = None
     start: ColdStartSeconds = ColdStartSeconds()
     points: tuple[OperatingPoint, ...] = ()
+    slices: tuple[SliceThroughput, ...] = ()
 
     def of(self, quantity: Usage) -> Distribution:
         """The distribution of a quantity; all NaN if it was not measured."""
@@ -166,6 +186,7 @@ class Profile:
             "cold_start_seconds": {"p50": self.start.p50, "p90": self.start.p90},
             "usage": {NAMES[usage]: _document(self.usage[usage]) for usage in self.usage},
             "operating_points": [point._asdict() for point in self.points],
+            "slice_throughputs": [each._asdict() for each in self.slices],
         }
 
 
@@ -180,6 +201,7 @@ def of_document(document: Mapping[str, Any]) -> Profile:
         document["since"],
         ColdStartSeconds(start.get("p50"), start.get("p90")),
         tuple(OperatingPoint(**point) for point in document.get("operating_points", ())),
+        tuple(SliceThroughput(**each) for each in document.get("slice_throughputs", ())),
     )
 
 
@@ -238,7 +260,7 @@ def usage_at(engines: Sequence[Samples], gpus: Sequence[Samples], matches: Calla
     """
     values = np.full(len(Usage), nan)
     _read_engines(values, engines)
-    rows = [(samples, _own_rows(samples, matches)) for samples in gpus]
+    rows = [(samples, own_gpus(samples, matches)) for samples in gpus]
     _read_gpus(values, [(samples, found) for samples, found in rows if found])
     queue = values[[Usage.WAITING]], values[[Usage.ENGINE]], values[[Usage.KV_CACHE]]
     values[Usage.QUEUED_FULL] = queued_full(*queue)[0]
@@ -285,7 +307,8 @@ def pods_of(pages: Iterable[Samples]) -> list[PodKey]:
     return sorted({gpu.pods[0] for gpu in gpus if _is_exclusive(gpu)})
 
 
-def _own_rows(samples: Samples, matches: Callable[[PodKey], bool]) -> dict[int, Gpu]:
+def own_gpus(samples: Samples, matches: Callable[[PodKey], bool]) -> dict[int, Gpu]:
+    """The GPUs and MIG instances, by row, that one of the matching pods holds alone."""
     return {
         row: subject
         for row, subject in enumerate(samples.subjects)

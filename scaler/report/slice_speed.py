@@ -15,6 +15,8 @@ Evidence, and what follows from it:
 
 - **a measured slice**: k is solved from its speed. Two: the prediction is interpolated between those of the nearest
   measured slices on either side.
+- **throughputs on slices**, without one of the whole GPU: k is solved from the ratio of the largest to the smallest
+  slice, and `ratio_bounds` are over all speeds that such a ratio allows. The error is not known.
 - **an MPS profile**: speeds at active thread percentages from 14 to 50. MPS limits SMs and not bandwidth: a percentage
   p lacks `mps * (1 / p - 1)`.
 - **activity**: DRAM activity is bandwidth, the rest of SM activity is compute. T = 1 - u + (u - d) / compute +
@@ -38,13 +40,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from math import log
+from math import inf, log
 from typing import NamedTuple
 
 from .mig import MigModel, SliceProfile
 
 HIGHEST_SPEED = 1.1  # measured on a slice; more is another workload, or another clock
 NO_LOSS = 0.95  # a speed from which on a slice tells nothing about smaller ones
+RATIO_STEPS = 200  # of speeds that are tried on a slice
 LOWEST_PERCENT, HIGHEST_PERCENT, ALL_PERCENT = 14, 50, 100  # of MPS: the least and the most that were measured
 
 
@@ -77,17 +80,19 @@ class GpuActivity(NamedTuple):
 class SpeedEvidence(NamedTuple):
     """What was measured of a workload. slices: speed by profile name. mps: speed by active thread percentage.
 
-    Speeds are relative to the same workload alone on the whole GPU.
+    Speeds are relative to the same workload alone on the whole GPU. relative: throughputs in any unit on two or more
+    slices, of a workload whose throughput on the whole GPU is not known.
     """
 
     slices: Mapping[str, float] = {}
     mps: Mapping[int, float] = {}
     activity: GpuActivity | None = None
+    relative: Mapping[str, float] = {}
 
 
 class SliceSpeed(NamedTuple):
     """A speed relative to the whole GPU. low, high: its band. basis: `whole`, `measured`, `one slice`, `two slices`,
-    `mps` or `activity`. measured: whether the band is a measured one (see the module).
+    `ratio of slices`, `mps` or `activity`. measured: whether the band is a measured one (see the module).
     """
 
     value: float
@@ -176,6 +181,31 @@ def slice_bounds(measured: SliceShare, speed: float, target: SliceShare) -> tupl
     return min(bounds), max(bounds)  # in reverse order if the measured slice is slower than in proportion
 
 
+def from_ratio(
+    first: SliceShare, second: SliceShare, ratio: float, target: SliceShare, constants: SpeedConstants = CONSTANTS
+) -> float:
+    """The speed on `target` if a workload has `ratio` of its speed on `first` on the smaller `second`, with 1 + k *
+    lack - slack as the time on both. A ratio that no k gives is as good as the nearest one: `ratio_bounds` limit it.
+    """
+    one, other = lack(first, constants), lack(second, constants)
+    growth = 1.0 / min(ratio, 1.0)
+    if growth >= other / one:
+        return 0.0
+    return slowed((1.0 - constants.slack) * (growth - 1.0) / (other - growth * one), target, constants)
+
+
+def ratio_bounds(first: SliceShare, second: SliceShare, ratio: float, target: SliceShare) -> tuple[float, float]:
+    """The least and the highest speed on `target`, over all speeds on `first` that allow this ratio; without a fit."""
+    least, ratio = min(first), min(ratio, 1.0)
+    speeds = [least + (1.0 - least) * step / RATIO_STEPS for step in range(RATIO_STEPS + 1)]
+    bounds = [(speed, slice_bounds(first, speed, second)) for speed in speeds]
+    # Less than in proportion, as with less cache, is allowed by no speed: then any may be.
+    allowed = [speed for speed, (low, high) in bounds if low <= ratio * speed <= high] or speeds
+    ends = [(slice_bounds(first, speed, target), slice_bounds(second, ratio * speed, target)) for speed in allowed]
+    found = [sorted((max(one[0], other[0]), min(one[1], other[1]))) for one, other in ends]
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
 def activity_bounds(activity: GpuActivity, target: SliceShare) -> tuple[float, float]:
     """The least and the highest speed on `target` of a workload with this activity on the whole GPU.
 
@@ -194,7 +224,7 @@ def predict(model: MigModel, profile: SliceProfile, evidence: SpeedEvidence) -> 
     is outside its bounds, or a profile is none of the model's.
     """
     shares = {each.name: share(model, each) for each in model.profiles}
-    _validate(shares, evidence)
+    validate(model, evidence)
     if profile == model.whole:
         return SliceSpeed(1.0, 1.0, 1.0, "whole", measured=True)
     if profile.name in evidence.slices:
@@ -222,6 +252,11 @@ def _candidates(
         bounds = [slice_bounds(shares[name], speed, wanted) for name, speed in slices.items()]
         low, high = max(low for low, _ in bounds), min(high for _, high in bounds)
         yield _banded(value, width if model == MEASURED_MODEL else None, (min(low, high), max(low, high)), basis)
+    if len(evidence.relative) > 1:
+        ordered = sorted((shares[name] for name in evidence.relative), key=lack)
+        rates = {shares[name]: rate for name, rate in evidence.relative.items()}
+        pair = ordered[0], ordered[-1], rates[ordered[-1]] / rates[ordered[0]]
+        yield _banded(from_ratio(*pair, wanted), None, ratio_bounds(*pair, wanted), "ratio of slices")
     percentages = {
         percent: speed for percent, speed in evidence.mps.items() if LOWEST_PERCENT <= percent <= HIGHEST_PERCENT
     }
@@ -240,12 +275,19 @@ def _banded(value: float, width: float | None, bounds: tuple[float, float], basi
     return SliceSpeed(min(max(value, low), high), low, high, basis, measured=False)
 
 
-def _validate(shares: Mapping[str, SliceShare], evidence: SpeedEvidence) -> None:
+def validate(model: MigModel, evidence: SpeedEvidence) -> None:
+    """Raises ValueError as `predict` does."""
+    shares = {each.name: share(model, each) for each in model.profiles}
     for name, speed in evidence.slices.items():
         if name not in shares:
             raise ValueError(f"slices.{name}: must be a profile of the GPU ({', '.join(shares)}), got {name!r}")
         if not 0.0 < speed <= HIGHEST_SPEED:
             raise ValueError(f"slices.{name}: must be above 0 and at most {HIGHEST_SPEED}, got {speed}")
+    for name, rate in evidence.relative.items():
+        if name not in shares or not lack(shares[name]) > 0.0:
+            raise ValueError(f"relative.{name}: must be a profile of a part of the GPU, got {name!r}")
+        if not 0.0 < rate < inf:
+            raise ValueError(f"relative.{name}: must be above 0, got {rate}")
     for percent, speed in evidence.mps.items():
         if not 0 < percent <= ALL_PERCENT:
             raise ValueError(f"mps: a percentage must be above 0 and at most {ALL_PERCENT}, got {percent}")

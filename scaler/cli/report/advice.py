@@ -5,8 +5,9 @@ Worked example: `sections(AdviceRequest("config.json"), None)` has one section: 
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,12 +20,14 @@ from scaler.report.architecture import parse as parse_architecture
 from scaler.report.gpus import GpuModel
 from scaler.report.gpus import parse as parse_gpus
 from scaler.report.hf_config import UnknownArchitecture
-from scaler.report.mig import find
+from scaler.report.mig import MigModel, base, find
 from scaler.report.profile import of_document
+from scaler.report.slice_speed import SpeedEvidence, validate
 from scaler.report.statement import ReportSection
 
 from .run import BadReportRequest
 
+SPEED_COLUMNS = ("workload", "on", "speed")
 QUANTIZATION_FILE = "hf_quant_config.json"  # beside config.json, of checkpoints of NVIDIA's ModelOpt
 
 
@@ -32,7 +35,7 @@ QUANTIZATION_FILE = "hf_quant_config.json"  # beside config.json, of checkpoints
 class AdviceRequest:
     """The options of the command. model: a config.json. gpu: that the workloads run on. gpus: a file with more GPUs.
 
-    itl_s: the SLO, seconds between two tokens. training_gpus: data-parallel ones.
+    itl_s: the SLO, seconds between two tokens. training_gpus: data-parallel ones. speeds: a CSV of measured speeds.
     """
 
     model: str | None = None
@@ -43,6 +46,7 @@ class AdviceRequest:
     max_model_len: int | None = None
     itl_s: float | None = None
     training_gpus: int | None = None
+    speeds: str | None = None
 
 
 def sections(request: AdviceRequest, report: Mapping[str, Any] | None) -> list[ReportSection]:
@@ -70,9 +74,49 @@ def sections(request: AdviceRequest, report: Mapping[str, Any] | None) -> list[R
                 memory = [advice.needed_bytes(deployment, profile) for profile in profiles]
     except UnknownArchitecture as error:
         raise BadReportRequest(str(error)) from None
+    if request.speeds is not None and mig is None:
+        raise BadReportRequest(f"--speeds: --gpu must be a model with MIG, got {request.gpu}")
     if mig is not None and profiles:
-        found.append(advice.slice_section(profiles, mig, memory=memory))
+        names = [str(profile.workload) for profile in profiles]
+        given = {} if request.speeds is None else _measured_speeds(Path(request.speeds), mig, names)
+        found.append(advice.slice_section(profiles, mig, memory=memory, given=given))
     return found
+
+
+def _measured_speeds(path: Path, mig: MigModel, names: Sequence[str]) -> dict[str, SpeedEvidence]:
+    """Speeds by workload, from a CSV with SPEED_COLUMNS. on: a MIG profile, or a percentage of MPS. speed: relative to
+    the whole GPU.
+    """
+    found: dict[str, tuple[dict[str, float], dict[int, float]]] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file, strict=True)
+            if not set(SPEED_COLUMNS) <= set(rows.fieldnames or ()):
+                raise BadReportRequest(f"{path}:1: columns must be {', '.join(SPEED_COLUMNS)}")
+            for row in rows:
+                line, (workload, on, speed) = f"{path}:{rows.line_num}", (row[name] or "" for name in SPEED_COLUMNS)
+                slices, mps = found.setdefault(workload, ({}, {}))
+                percentage = on.endswith("%") and on[:-1].strip().isdecimal()
+                speeds: dict[Any, float] = mps if percentage else slices
+                speeds[int(on[:-1]) if percentage else base(on)] = _speed(speed, line)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadReportRequest(f"{path}: {error}") from None
+    given = {workload: SpeedEvidence(slices, mps=mps) for workload, (slices, mps) in found.items()}
+    for workload, evidence in given.items():
+        if workload not in names:
+            raise BadReportRequest(f"{path}: workload: must be one of {', '.join(names)}, got {workload!r}")
+        try:
+            validate(mig, evidence)
+        except ValueError as error:
+            raise BadReportRequest(f"{path}: {workload}: {error}") from None
+    return given
+
+
+def _speed(text: str, line: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadReportRequest(f"{line}: speed: must be a number, got {text!r}") from None
 
 
 def _architecture(path: Path) -> Any:

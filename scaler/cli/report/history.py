@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,9 @@ from exporter.sources.promql import HistoryFrame, Promql, PromqlQuery, PromqlTar
 from exporter.textformat import Scanner
 from scaler.cli.replay.history import POD_NAMES, HistoryRequest
 from scaler.report import history, ledger, statement
-from scaler.report.profile import Profile, of_moments, usage_at
+from scaler.report.profile import Profile, SliceThroughput, of_moments, usage_at
+from scaler.report.recorded import RecordedPage
+from scaler.report.saturation import LONGEST_S, throughputs
 
 from .run import BadReportRequest, Progress
 
@@ -141,31 +143,37 @@ async def _profile(server: _Server, name: str) -> Profile:
     gpus: Sequence[HistoryFrame] = ()
     if uuids:
         gpus = await server.frames(workload, "dcgm", Role.GPUS, f'UUID=~"{"|".join(sorted(uuids))}"')
-    return of_moments(workload, _moments(workload, engines, gpus, request.step_s), request.step_s, request.now)
+    moments, slices = _read(workload, engines, gpus, request.step_s)
+    return replace(of_moments(workload, moments, request.step_s, request.now), slices=slices)
 
 
-def _moments(
+def _read(
     workload: WorkloadKey, engines: Sequence[HistoryFrame], gpus: Sequence[HistoryFrame], step_s: float
-) -> list[Floats]:
-    """One row of usage per moment."""
+) -> tuple[list[Floats], tuple[SliceThroughput, ...]]:
+    """One row of usage per moment, and the throughputs on slices."""
     reader, moments = _PageReader(), []
     before: Mapping[str, Floats] = {}
     gpus_at = {frame.at: frame for frame in gpus}
+    pages: dict[Role, dict[str, list[RecordedPage]]] = {Role.PODS: {}, Role.GPUS: {}}
+
+    def matches(pod: PodKey) -> bool:
+        suffix = pod.pod.removeprefix(workload.name)
+        return pod.namespace == workload.namespace and _POD_SUFFIX.fullmatch(suffix) is not None
+
     for frame in engines:
         pods = list(reader.read(frame.pages, frame.at))
-        nodes = reader.read(gpus_at[frame.at].pages, frame.at) if frame.at in gpus_at else ()
-
-        def matches(pod: PodKey) -> bool:
-            suffix = pod.pod.removeprefix(workload.name)
-            return pod.namespace == workload.namespace and _POD_SUFFIX.fullmatch(suffix) is not None
-
+        nodes = list(reader.read(gpus_at[frame.at].pages, frame.at)) if frame.at in gpus_at else []
+        for role, found in ((Role.PODS, pods), (Role.GPUS, nodes)):
+            for target, samples in found if step_s <= LONGEST_S else ():
+                name = target.url if target.pod is None or role is Role.GPUS else target.pod.pod
+                pages[role].setdefault(name, []).append(RecordedPage(frame.at, samples))
         values = usage_at([each for _, each in pods], [each for _, each in nodes], matches)
         now = {target.url: history.counters_of(each) for target, each in pods}
         history.write_rates(values, before, now, step_s)
         before = now
         if not np.isnan(values).all():
             moments.append(values)
-    return moments
+    return moments, throughputs(pages[Role.PODS], pages[Role.GPUS].values(), matches)
 
 
 class _PageReader:

@@ -143,6 +143,9 @@ async def test_accounts_and_profile_of_a_history(prometheus):
     assert usage["requests_per_second"]["mean"] == pytest.approx(2.0, rel=0.02)
     assert profile["queue_seconds"] == pytest.approx(1.5, rel=0.02)
     assert profile["binding"]["verdict"] == "undersized"
+    (throughput,) = profile["slice_throughputs"]  # of its own GPU, with 3 requests waiting all the time
+    assert (throughput["profile"], throughput["rate"]) == ("", pytest.approx(100.0, rel=0.02))
+    assert throughput["seconds"] > 0.9 * HOUR_S
     assert [each["verdict"] for each in profile["binding"]["also"]] == ["memory_bandwidth"]
 
 

@@ -71,11 +71,11 @@ def test_time_of_a_file_without_one_in_its_name_is_its_modification(tmp_path):
     assert profile["usage"]["prompt_tokens_per_second"]["mean"] == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize("names", [[], ["ai/chat", "ai/batch"], ["chat"]])
-def test_recording_is_of_one_named_workload(folder, names):
+@pytest.mark.parametrize("names", [[], ["ai/chat", "batch"], ["chat"]])
+def test_recording_is_of_named_workloads(folder, names):
     result = report(*names, "--pages", folder)
     assert result.exit_code == 1
-    assert "--pages: name the one workload" in result.output
+    assert "--pages: name each workload" in result.output
 
 
 def test_folder_without_responses_is_an_error(tmp_path):
