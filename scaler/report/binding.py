@@ -60,7 +60,8 @@ CAUSES = {
 
 SM_EFFECTIVE, SM_INEFFECTIVE = 0.8, 0.5  # DCGM user guide
 ENGINE_BUSY = 0.8  # of the time some kernel runs
-DRAM_FULL = 0.75 * 0.8  # three quarters of what DRAM activity reaches in practice
+DRAM_REACHED = 0.8  # DCGM user guide: the most in practice
+DRAM_FULL = 0.75 * DRAM_REACHED
 TENSOR_FULL = 0.5  # of every other cycle; dense training reaches 0.4 to 0.6, dcgmproftester's matrices 0.93
 LOW = 0.25  # of warps that an SM can hold, and of the pipes: kernels that fill a quarter of the GPU
 IDLE_RATIO = 0.05  # of the time with work: the average utilisation over 23,000 clusters is 0.05 (Cast AI)
@@ -308,6 +309,22 @@ def _oversized(profile: Profile) -> Indication | None:
         return None
     held = f"at most {memory / 2**30:.1f} of {total / 2**30:.0f} GiB of GPU memory were used"
     return Indication(Verdict.OVERSIZED, (held, *_finding(profile, Verdict.OVERSIZED, *pipes).evidence))
+
+
+def oversized_share(profile: Profile) -> float | None:
+    """The part of its GPUs, 0..1, that an oversized workload never used; 0 without that verdict; None if its signals
+    are missing.
+
+    Memory, multiprocessors, tensor pipes and bandwidth are bought together, so the one with the highest peak of the
+    last days says how much of a GPU would do. DRAM activity reaches 0.8 at most in practice (DCGM user guide). As in
+    the Vertical Pod Autoscaler, what is requested above a peak of usage is what can be given back.
+    """
+    memory = profile.of(Usage.MEMORY).peak / profile.of(Usage.MEMORY_TOTAL).mean
+    dram = profile.of(Usage.DRAM).peak / DRAM_REACHED
+    compute = [peak for usage in (Usage.SM, Usage.TENSOR) if not isnan(peak := profile.of(usage).peak)]
+    if isnan(memory + dram) or not compute:
+        return None
+    return 0.0 if _oversized(profile) is None else max(0.0, 1.0 - max(memory, dram, *compute))
 
 
 _Rule = Callable[[Profile], Indication | None]

@@ -4,6 +4,11 @@ Its input is the document of `/api/v1/accounts`, or the same from a Prometheus h
 and states how many workloads are missing; it never counts them as 0. Each cost is as the daemon counted it: with the
 price of its moment.
 
+**Oversized** is no state of its own. States divide the time of a GPU, and the part of the GPU that a workload never
+uses follows from the peaks of its profile, after the states are counted. So it is a part of the held hours that were
+not idle: idle, oversized and the rest add up to the held hours, and with the unallocated ones to those of the nodes.
+The share is that of the present peaks (`binding.oversized_share`), for the whole time of the report.
+
 Worked example: 30 GPU-hours serving, 10 idle and 80 asleep at 2.5 an hour: 40 were held, a quarter of them idle (cost
 25), and sleeping saved 80 (200).
 """
@@ -11,6 +16,7 @@ Worked example: 30 GPU-hours serving, 10 idle and 80 asleep at 2.5 an hour: 40 w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 Document: TypeAlias = Mapping[str, Any]
@@ -19,12 +25,16 @@ HOUR_S = 3600.0
 # States that hold a GPU. Pending replicas do not yet, asleep ones no longer.
 HELD = ("serving", "idle_warm", "loading", "unknown")
 STATES = (*HELD, "pending", "asleep")
+OVERSIZED_PART = "no peak of memory, multiprocessors, tensor pipes or bandwidth used, of workloads with that verdict"
 _SHADOW = ("seconds", "gpu_seconds_saved", "gpu_seconds_added", "queue_seconds", "more_seconds", "fewer_seconds")
 
 
-def build_report(accounts: Document) -> dict[str, Any]:
-    """`/api/v1/accounts` in hours: per workload, namespace and team, and in total. Costs are None without a price."""
-    workloads = list(accounts["workloads"])
+def build_report(accounts: Document, oversized: Mapping[str, float | None] = MappingProxyType({})) -> dict[str, Any]:
+    """`/api/v1/accounts` in hours: per workload, namespace and team, and in total. Costs are None without a price.
+
+    oversized: the part of its GPUs, 0..1, that a workload never uses, by `label`; None, or no entry: unknown.
+    """
+    workloads = [{**each, "oversized": oversized.get(label(each))} for each in accounts["workloads"]]
     spaces = sorted({each["namespace"] for each in workloads})
     by_space = {space: [each for each in workloads if each["namespace"] == space] for space in spaces}
     teams = sorted({each["team"] for each in workloads if each["team"] is not None})
@@ -75,6 +85,8 @@ def _account(entries: Sequence[Document]) -> dict[str, Any]:
         "gpu_hours": hours,
         "gpu_hours_held": held,
         "idle_share": hours["idle_warm"] / held if held and hours["idle_warm"] is not None else None,
+        "gpu_hours_oversized": _hours(_oversized(entry, entry["gpu_seconds"]) for entry in entries),
+        "cost_oversized": _sum(_oversized(entry, entry["cost"]) for entry in entries),
         "gpus_unknown": sum(entry["gpu_seconds"].get("serving") is None for entry in entries),
         "cost": cost,
         "cost_held": _sum(cost[state] for state in HELD),
@@ -85,6 +97,12 @@ def _account(entries: Sequence[Document]) -> dict[str, Any]:
         "sleeps": _sum(entry["sleeps"] for entry in entries),
         "shadow": _shadow([entry for entry in entries if entry["shadow"] is not None]),
     }
+
+
+def _oversized(entry: Document, states: Document) -> float | None:
+    """What an entry held while it was not idle, of the part that it never uses. states: seconds or money by state."""
+    used = _sum(states.get(state) for state in HELD if state != "idle_warm")
+    return None if entry["oversized"] is None or used is None else float(entry["oversized"] * used)
 
 
 def _shadow(entries: Sequence[Document]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any
 from scaler.signals.usage import BUCKETED, Distribution, Usage
 
 from .binding import Verdict, percent
-from .ledger import HELD, Document, label
+from .ledger import HELD, OVERSIZED_PART, Document, label
 from .profile import NAMES, P50, P95, QUANTILE_NAMES, of_document
 from .statement import UNKNOWN, ReportSection, amount, keep_warm_section, reconciled, verdict_name
 
@@ -97,18 +97,20 @@ def _ledger(report: Document) -> str:
         return "<h2>GPU-hours</h2><p>No workload was accounted in this time.</p>"
     most = max((each["gpu_hours_held"] or 0.0 for _, each, _ in rows[: len(report["workloads"])]), default=0.0)
     names = [_STATE_NAMES.get(state, state) for state in SHOWN_STATES]
-    head = "".join(f"<th>{name}</th>" for name in ("workload", "", *names, "held", "idle of it"))
+    head = "".join(f"<th>{name}</th>" for name in ("workload", "", *names, "held", "idle of it", "oversized"))
     lines = "".join(
         f"<tr{' class=sum' if group else ''}><td>{escape(name)}</td><td>{'' if group else _bar(each, most)}</td>"
         + "".join(f"<td>{_hours(each['gpu_hours'][state])}</td>" for state in SHOWN_STATES)
-        + f"<td>{_hours(each['gpu_hours_held'])}</td><td>{_ratio(each['idle_share'])}</td></tr>"
+        + f"<td>{_hours(each['gpu_hours_held'])}</td><td>{_ratio(each['idle_share'])}</td>"
+        f"<td>{_hours(each['gpu_hours_oversized'])}</td></tr>"
         for name, each, group in rows
     )
     keys = "".join(
         f"<i class=key style='background:var(--{state})'></i>{_STATE_NAMES.get(state, state)}" for state in HELD
     )
     table = f"<div class=card><table><tr>{head}</tr>{lines}</table></div>"
-    return f"<h2>GPU-hours by state</h2><p>{keys}</p>{table}{_reconciliation(report)}"
+    oversized = f"<p>Oversized: of the held hours that were not idle, the part of the GPU that {OVERSIZED_PART}.</p>"
+    return f"<h2>GPU-hours by state</h2><p>{keys}</p>{table}{oversized}{_reconciliation(report)}"
 
 
 def _groups(report: Document) -> list[tuple[str, Document, bool]]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from scaler.signals.usage import Distribution, Usage
 
-from .binding import judge, percent
+from .binding import judge, oversized_share, percent
 from .ledger import STATES, Document, build_report, label, reconciliation
 from .profile import NAMES, P50, P95, Profile, of_document
 
@@ -37,7 +37,7 @@ class ReportSection(NamedTuple):
 
 def build(accounts: Document, profiles: Sequence[Profile]) -> dict[str, Any]:
     """The document of the report: the ledger, with the profile and verdict of each workload."""
-    report = build_report(accounts)
+    report = build_report(accounts, {label(each.workload._asdict()): oversized_share(each) for each in profiles})
     report["reconciliation"] = reconciliation(report)
     report["profiles"] = [{**each.to_document(), "binding": judge(each).to_document()} for each in profiles]
     return report
@@ -150,7 +150,7 @@ def reconciled(difference: float) -> bool:
 def to_csv(report: Document) -> str:
     """One row per workload; an unknown number is an empty field."""
     by_label = {label(each): each for each in report["profiles"]}
-    columns = [*_KEYS, *(f"gpu_hours_{state}" for state in STATES), "gpu_hours_held", "cost_held", *_RATIO_COLUMNS]
+    columns = [*_KEYS, *(f"gpu_hours_{state}" for state in STATES), *_HELD_KEYS, *_RATIO_COLUMNS]
     columns += ["verdict", "busy_ratio", *(f"{NAMES[usage]}_{name}" for usage, name, _ in _CSV_USAGE)]
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
@@ -161,6 +161,7 @@ def to_csv(report: Document) -> str:
 
 
 _KEYS = ("namespace", "name", "trigger", "team")
+_HELD_KEYS = ("gpu_hours_held", "cost_held", "gpu_hours_oversized", "cost_oversized")
 _RATIO_COLUMNS = tuple(
     f"{what}_per_million_{kind}_tokens" for what in ("cost", "joules") for kind in ("prompt", "generation")
 )
@@ -174,7 +175,7 @@ _CSV_USAGE = tuple(
 def _row(each: Document, profile: Document | None) -> dict[str, Any]:
     row = {key: each[key] for key in _KEYS}
     row |= {f"gpu_hours_{state}": each["gpu_hours"][state] for state in STATES}
-    row |= {key: each[key] for key in ("gpu_hours_held", "cost_held")}
+    row |= {key: each[key] for key in _HELD_KEYS}
     for what in ("cost", "joules"):
         for kind in ("prompt", "generation"):
             row[f"{what}_per_million_{kind}_tokens"] = each["per_million_tokens"].get(what, {}).get(kind)

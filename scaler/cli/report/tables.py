@@ -17,7 +17,7 @@ from rich.text import Text
 from scaler.config.scalars import write_duration
 from scaler.explain import terminal
 from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table
-from scaler.report.ledger import Document, label
+from scaler.report.ledger import OVERSIZED_PART, Document, label
 from scaler.report.statement import ReportSection
 
 LEAST_HOURS = 0.05  # less is shown as 0.0
@@ -59,7 +59,18 @@ def report_tables(report: Document, console: Console | None = None) -> None:
 def _hours_table(report: Document) -> Table:
     table = bare_table()
     table.add_column("workload", overflow="fold")
-    for name in ("serving", "idle", "loading", "unknown", "held", "idle of it", "asleep", "sleeps", "wakes"):
+    for name in (
+        "serving",
+        "idle",
+        "loading",
+        "unknown",
+        "held",
+        "idle of it",
+        "oversized",
+        "asleep",
+        "sleeps",
+        "wakes",
+    ):
         table.add_column(name, justify="right", no_wrap=True)
     for title, each, style in _rows(report):
         hours, share = each["gpu_hours"], each["idle_share"]
@@ -68,6 +79,7 @@ def _hours_table(report: Document) -> Table:
             *(_number(hours[state]) for state in ("serving", "idle_warm", "loading", "unknown")),
             _number(each["gpu_hours_held"]),
             UNKNOWN if share is None else f"{share:.0%}".replace("%", " %"),
+            _number(each["gpu_hours_oversized"]),
             _number(hours["asleep"]),
             _count(each["sleeps"]),
             _count(each["wakes"]),
@@ -104,6 +116,12 @@ def _sentences(report: Document) -> Iterable[str]:
     if idle is not None and asleep is not None:
         idle_money, slept_money = (_priced(total["cost"][state]) for state in ("idle_warm", "asleep"))
         yield (f"{_number(idle)} GPU-hours{idle_money} were idle; sleeping saved {_number(asleep)}{slept_money}.")
+    if total["gpu_hours_oversized"] and total["gpu_hours_oversized"] >= LEAST_HOURS:
+        money = _priced(total["cost_oversized"])
+        yield (
+            f"{_number(total['gpu_hours_oversized'])} GPU-hours{money} that were not idle were oversized: the part of "
+            f"the GPUs that {OVERSIZED_PART}."
+        )
     if total["gpus_unknown"]:
         yield f"The GPUs of {total['gpus_unknown']} workload(s) are unknown and in no sum."
     if total["gpu_hours_unpriced"] and total["gpu_hours_unpriced"] >= LEAST_HOURS:

@@ -7,8 +7,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scaler.report.ledger import chosen, label
+from scaler.report.ledger import build_report, chosen, label
 from scaler.report.page import page
 from scaler.report.statement import ReportSection, build, sections, to_csv
 
@@ -155,3 +157,47 @@ def test_further_hour_of_keep_warm_is_shown_where_pauses_were_recorded():
     assert section.rows == [("ai/chat", "3", "12.00", "24.00", "2.00", "\N{EN DASH}")]
     assert "One more hour of keep-warm" in page(report, "a day")
     assert "One more hour" not in page(build(accounts(entry("code", serving=8)), []), "a day")
+
+
+def test_oversized_hours_are_the_part_of_a_gpu_that_no_peak_used(profile):
+    """Memory peaks at 12 of 40 GiB, DRAM at 0.2 of the 0.8 that it reaches: 0.7 of the 30 hours that were not idle."""
+    small = profile(SM=0.1, TENSOR=0.1, DRAM=0.2, MEMORY=12 * 2.0**30, MEMORY_TOTAL=40 * 2.0**30, WAITING=0.0)
+    report = build(
+        accounts(entry("chat", serving=28, loading=2, idle_warm=10, asleep=5), nodes=nodes(100, 60)), [small]
+    )
+    for each in (*report["workloads"], report["total"]):
+        assert each["gpu_hours_oversized"] == pytest.approx(21.0)
+        assert each["cost_oversized"] == pytest.approx(42.0)
+    (row,) = csv.DictReader(io.StringIO(to_csv(report)))
+    assert float(row["gpu_hours_oversized"]) == pytest.approx(21.0)
+    assert "<td>21.0</td>" in page(report, "")
+    total = report["total"]
+    parts = total["gpu_hours_oversized"] + total["gpu_hours"]["idle_warm"], report["reconciliation"]["unallocated"]
+    assert sum(parts) + 9.0 == pytest.approx(report["nodes"]["gpu_hours"], rel=0.001), "9 hours were used"
+
+
+@pytest.mark.parametrize(("signals", "hours"), [
+    ({"SM": 0.9, "DRAM": 0.7, "MEMORY": 30.0, "MEMORY_TOTAL": 40.0}, 0.0),  # it uses what it has
+    ({"SM": 0.1, "DRAM": 0.2, "MEMORY": 12.0}, None),  # of how much is unknown
+    ({"SM": 0.1, "MEMORY": 12.0, "MEMORY_TOTAL": 40.0}, None),
+    ({"DRAM": 0.2, "MEMORY": 12.0, "MEMORY_TOTAL": 40.0}, None),
+])  # fmt: skip
+def test_oversized_hours_are_zero_only_if_the_verdict_could_be_given(profile, signals, hours):
+    report = build(accounts(entry("chat", serving=28)), [profile(**signals)])
+    assert report["total"]["gpu_hours_oversized"] == hours
+
+
+@given(st.lists(st.tuples(*[st.floats(0.0, 1000.0)] * 4, st.none() | st.floats(0.0, 1.0)), min_size=1, max_size=5))
+def test_idle_oversized_and_used_hours_add_up_to_the_held_ones(rows):
+    names = [f"w{index}" for index in range(len(rows))]
+    states = ("serving", "idle_warm", "loading", "unknown")
+    entries = [entry(name, **dict(zip(states, row, strict=False))) for name, row in zip(names, rows, strict=True)]
+    report = build_report(accounts(*entries), {f"ai/{name}": row[4] for name, row in zip(names, rows, strict=True)})
+    for each, row in zip(report["workloads"], rows, strict=True):
+        if row[4] is None:
+            assert each["gpu_hours_oversized"] is None
+        else:
+            rest = each["gpu_hours_held"] - each["gpu_hours"]["idle_warm"] - each["gpu_hours_oversized"]
+            assert rest == pytest.approx((1.0 - row[4]) * (row[0] + row[2] + row[3]), rel=0.001, abs=1e-9)
+    counted = [each["gpu_hours_oversized"] for each in report["workloads"] if each["gpu_hours_oversized"] is not None]
+    assert report["total"]["gpu_hours_oversized"] == (pytest.approx(sum(counted)) if counted else None)
