@@ -1,6 +1,7 @@
 """Turns a profile, a config.json and the table of GPUs into advice, as sections of the report. Pure.
 
 - `memory_section`: what a model takes on each GPU model, and what fits beside it.
+- `engine_section`: what engines expose of their memory, beside that estimate.
 - `training_section`: what its training takes by ZeRO stage, and with LoRA.
 - `gpu_section`: each GPU model for a workload: whether it fits, how fast it is there, how many replicas, at what cost.
 - `slice_section`: what a workload would do on MIG slices, and whether to slice.
@@ -27,7 +28,7 @@ from scaler.signals.usage import Usage
 from .architecture import Architecture
 from .binding import percent
 from .candidates import MEMORY_MARGIN, GpuOption, RunningWorkload, rank_gpus
-from .gpus import GpuModel
+from .gpus import GpuModel, find_model
 from .kv_cache import LayerCache, context_bytes, layer_caches
 from .layers import LatentAttention
 from .memory import BATCH_TOKENS, GIB, SEQUENCES, ServingMemory, serving
@@ -76,7 +77,7 @@ def memory_section(deployment: Deployment, models: Mapping[str, GpuModel], price
     for model in models.values():
         if model.memory is None:
             continue
-        memory = _serving(deployment, model)
+        memory = _serving(deployment, model.name, model.memory.value)
         hour = prices.hour(model.name) * deployment.tensor_parallel
         fits = memory.available is not None and memory.available > 0.0
         cells = (
@@ -95,10 +96,54 @@ def memory_section(deployment: Deployment, models: Mapping[str, GpuModel], price
     return ReportSection(f"Memory of {deployment.model.name} on each GPU", columns, rows, _memory_note(deployment))
 
 
-def _serving(deployment: Deployment, model: GpuModel) -> ServingMemory:
-    """The memory of a replica on a GPU whose memory is known, with vLLM's default sizes of a step there."""
-    size = model.memory.value if model.memory is not None else nan
-    small = size < SMALL_GPU or "A100" in model.name
+def engine_section(
+    profiles: Sequence[Profile], deployment: Deployment | None, models: Mapping[str, GpuModel]
+) -> ReportSection:
+    """What engines expose of their memory, beside the estimate for the same GPU and ratio. Raises
+    UnknownArchitecture.
+    """
+    rows: list[tuple[str, ...]] = []
+    for profile in profiles:
+        if (engine := profile.engine) is None:
+            continue
+        ratio = engine.utilization
+        total = _gpu_bytes(profile, deployment, models)
+        pool, held = None, nan
+        if deployment is not None and total is not None and ratio is not None:
+            memory = _serving(deployment, deployment.gpu, total, ratio)
+            pool, held = memory.pool, total * ratio + memory.cuda_graphs.bytes
+        name, peak = str(profile.workload), profile.of(Usage.MEMORY).peak
+        rows.append((name, "gpu_memory_utilization", UNKNOWN if ratio is None else f"{ratio:.2f}", UNKNOWN, UNKNOWN))
+        tokens = nan if pool is None else float(pool.blocks * pool.block_tokens)
+        measured = nan if engine.kv_tokens is None else float(engine.kv_tokens)
+        rows.append((name, "KV cache, tokens", *_compared(measured, tokens, 0)))
+        size = nan if pool is None else pool.block_bytes / pool.block_tokens / GIB
+        rows.append((name, "KV cache, GiB", *_compared(measured * size, tokens * size, 1)))
+        rows.append((name, "GPU memory held, GiB", *_compared(peak / GIB, held / GIB, 1)))
+    columns = ("workload", "memory", "engine", "estimate", "difference")
+    note = "The estimate needs --model, the GPU's memory (measured, or of --gpu), and gpu_memory_utilization."
+    return ReportSection("Memory as the engines show it", columns, rows, note)
+
+
+def _compared(measured: float, estimate: float, digits: int) -> tuple[str, str, str]:
+    """Both, and the estimate's error."""
+    shown = (UNKNOWN if isnan(each) else f"{each:,.{digits}f}" for each in (measured, estimate))
+    difference = estimate / measured - 1.0 if measured > 0.0 else nan
+    return (*shown, UNKNOWN if isnan(difference) else f"{100.0 * difference:+.1f} %")  # type: ignore[return-value]
+
+
+def _gpu_bytes(profile: Profile, deployment: Deployment | None, models: Mapping[str, GpuModel]) -> float | None:
+    """The memory of the GPU that a workload runs on: as measured, or of the table."""
+    total = profile.of(Usage.MEMORY_TOTAL).mean
+    if not isnan(total):
+        return total
+    model = find_model(models, deployment.gpu) if deployment is not None and deployment.gpu else None
+    return None if model is None or model.memory is None else model.memory.value
+
+
+def _serving(deployment: Deployment, gpu: str, size: float, utilization: float = 0.9) -> ServingMemory:
+    """The memory of a replica on a GPU of `size` bytes, with vLLM's default sizes of a step there."""
+    small = size < SMALL_GPU or "A100" in gpu
     return serving(
         deployment.model,
         kv_precision=deployment.kv_precision,
@@ -107,6 +152,7 @@ def _serving(deployment: Deployment, model: GpuModel) -> ServingMemory:
         max_sequences=SMALL_SEQUENCES if small else SEQUENCES,
         max_model_len=deployment.max_model_len,
         gpu_bytes=size,
+        utilization=utilization,
     )
 
 

@@ -34,6 +34,8 @@ from scaler.signals.usage import (
     queued_full,
 )
 
+from .engine_memory import EngineMemory
+
 # Names in documents, and units for people.
 NAMES: Mapping[Usage, str] = MappingProxyType(
     {
@@ -119,6 +121,7 @@ class Profile:
     since:   POSIX seconds of the first measurement; None if there is none.
     points:  how it ran at different loads, by rising batch; only a history has them.
     slices:  what its engines did on each kind of GPU and MIG slice; only a history has them.
+    engine:  what its engines expose of their memory; only a history has it.
     """
 
     workload: WorkloadKey
@@ -128,6 +131,7 @@ class Profile:
     start: ColdStartSeconds = ColdStartSeconds()
     points: tuple[OperatingPoint, ...] = ()
     slices: tuple[SliceThroughput, ...] = ()
+    engine: EngineMemory | None = None
 
     def of(self, quantity: Usage) -> Distribution:
         """The distribution of a quantity; all NaN if it was not measured."""
@@ -187,6 +191,7 @@ class Profile:
             "usage": {NAMES[usage]: _document(self.usage[usage]) for usage in self.usage},
             "operating_points": [point._asdict() for point in self.points],
             "slice_throughputs": [each._asdict() for each in self.slices],
+            "engine_memory": None if self.engine is None else self.engine._asdict(),
         }
 
 
@@ -202,6 +207,7 @@ def of_document(document: Mapping[str, Any]) -> Profile:
         ColdStartSeconds(start.get("p50"), start.get("p90")),
         tuple(OperatingPoint(**point) for point in document.get("operating_points", ())),
         tuple(SliceThroughput(**each) for each in document.get("slice_throughputs", ())),
+        EngineMemory(**engine) if (engine := document.get("engine_memory")) is not None else None,
     )
 
 

@@ -55,6 +55,8 @@ def sections(request: AdviceRequest, report: Mapping[str, Any] | None) -> list[R
     mig = find(request.gpu) if request.gpu is not None else None
     found: list[ReportSection] = []
     memory: list[float] = []
+    deployment = None
+    models = _gpu_models(request.gpus) if request.model is not None else {}
     try:
         if request.model is not None:
             deployment = advice.Deployment(
@@ -65,13 +67,14 @@ def sections(request: AdviceRequest, report: Mapping[str, Any] | None) -> list[R
                 request.max_model_len,
                 request.itl_s,
             )
-            models = _gpu_models(request.gpus)
             found.append(advice.memory_section(deployment, models, PriceList()))
             if request.training_gpus is not None:
                 found.append(advice.training_section(deployment.model, request.training_gpus, models))
             if request.gpu is not None:
                 found += [advice.gpu_section(profile, deployment, models, PriceList()) for profile in profiles]
                 memory = [advice.needed_bytes(deployment, profile) for profile in profiles]
+        if any(profile.engine is not None for profile in profiles):
+            found.append(advice.engine_section(profiles, deployment, models))
     except UnknownArchitecture as error:
         raise BadReportRequest(str(error)) from None
     if request.speeds is not None and mig is None:

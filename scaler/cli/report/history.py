@@ -26,6 +26,7 @@ from exporter.sources.promql import HistoryFrame, Promql, PromqlQuery, PromqlTar
 from exporter.textformat import Scanner
 from scaler.cli.replay.history import POD_NAMES, HistoryRequest
 from scaler.report import history, ledger, statement
+from scaler.report.engine_memory import FAMILIES, EngineSeries, engine_memory
 from scaler.report.profile import Profile, SliceThroughput, of_moments, usage_at
 from scaler.report.recorded import RecordedPage
 from scaler.report.saturation import LONGEST_S, throughputs
@@ -144,7 +145,9 @@ async def _profile(server: _Server, name: str) -> Profile:
     if uuids:
         gpus = await server.frames(workload, "dcgm", Role.GPUS, f'UUID=~"{"|".join(sorted(uuids))}"')
     moments, slices = _read(workload, engines, gpus, request.step_s)
-    return replace(of_moments(workload, moments, request.step_s, request.now), slices=slices)
+    exposed = await server.instant(f'{{__name__=~"{"|".join(FAMILIES)}",{pods}}}')
+    memory = engine_memory(EngineSeries(each.labels["__name__"], each.labels, each.value) for each in exposed)
+    return replace(of_moments(workload, moments, request.step_s, request.now), slices=slices, engine=memory)
 
 
 def _read(

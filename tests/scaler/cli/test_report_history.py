@@ -31,6 +31,8 @@ def engine(pod):
     yield series("vllm:num_requests_running", model, 8)
     yield series("vllm:num_requests_waiting", model, 3)
     yield series("vllm:kv_cache_usage_perc", model, 0.5)
+    config = {**target, "num_gpu_blocks": "1000", "block_size": "16", "gpu_memory_utilization": "0.85"}
+    yield series("vllm:cache_config_info", config, 1)
     yield series("vllm:request_success_total", {**model, "finished_reason": "stop"}, 2)
     yield series("vllm:prompt_tokens_total", model, 400)
     yield series("vllm:generation_tokens_total", model, 100)
@@ -143,6 +145,7 @@ async def test_accounts_and_profile_of_a_history(prometheus):
     assert usage["requests_per_second"]["mean"] == pytest.approx(2.0, rel=0.02)
     assert profile["queue_seconds"] == pytest.approx(1.5, rel=0.02)
     assert profile["binding"]["verdict"] == "undersized"
+    assert profile["engine_memory"] == {"kv_tokens": 16_000, "utilization": 0.85}
     (throughput,) = profile["slice_throughputs"]  # of its own GPU, with 3 requests waiting all the time
     assert (throughput["profile"], throughput["rate"]) == ("", pytest.approx(100.0, rel=0.02))
     assert throughput["seconds"] > 0.9 * HOUR_S
