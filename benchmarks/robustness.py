@@ -1,13 +1,13 @@
 """Replays the default policy against other servers, starts and readings, and generated loads against all policies.
 
-    python benchmarks/robustness.py others|gauges|generated [--loads FOLDER] [--keep FILE] [LOAD ...]
+    python benchmarks/robustness.py variants|gauges|generated [--loads FOLDER] [--keep FILE] [LOAD ...]
 
-FOLDER has published loads (see QUALITY.md); missing ones are left out. `others`: the server's times, the start-up times
-or the readings differ from what the policy expects. `gauges`: engines without token counters. `generated`: the loads
-that `tidegate replay` generates itself, every policy at its defaults. Prints a table of the chapters of QUALITY.md that
-name this command; nothing is written. Each result is stored in FILE and not computed again.
+FOLDER has published loads (see QUALITY.md); missing ones are left out. `variants`: the server's times, the start-up
+times or the readings differ from what the policy expects. `gauges`: engines without token counters. `generated`: the
+loads that `tidegate replay` generates itself, every policy at its defaults. Prints a table of a chapter of QUALITY.md
+that names this command. Each result is stored in FILE and not computed again.
 
-Worked example: `python benchmarks/robustness.py others --loads loads azure-conv` prints ten rows in ten seconds.
+Worked example: `python benchmarks/robustness.py variants --loads loads azure-conv` prints ten rows in ten seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FURTHER = (
     _drawn("mid103", "A", "language/m-mid", "clients=103,to=7d,share=3/10", "mid103_7d"),
     _drawn("small39", "B", "language/m-small", "clients=39,from=3d,to=6d,share=1/2", "small39_3d"),
 )
-OTHERS_ON = ("reason", "r1c", "large143", "surge", "azure-conv")
+VARIANTS_ON = ("reason", "r1c", "large143", "surge", "azure-conv")
 GAUGES = "tidegate:work=16,scrape=15,max=64"
 # By argument of `tidegate replay`: the server.
 GENERATED = {
@@ -84,7 +84,7 @@ VARIANTS: Mapping[str, Variant] = {
 }
 
 
-def others(found: Sequence[Case], kept: Kept) -> list[Row]:
+def variants(found: Sequence[Case], kept: Kept) -> list[Row]:
     """A row for each variant, SLO met in % / GPU-hours / flaps a day of each load."""
     rows = []
     for name, (policy, changed) in VARIANTS.items():
@@ -129,7 +129,7 @@ def generated(names: Sequence[str], kept: Kept) -> list[Row]:
 
 def main() -> None:
     argument = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    argument.add_argument("table", choices=("others", "gauges", "generated"))
+    argument.add_argument("table", choices=("variants", "gauges", "generated"))
     argument.add_argument("names", nargs="*", metavar="LOAD")
     argument.add_argument("--loads", type=Path, default=Path("loads"), metavar="FOLDER")
     argument.add_argument("--keep", type=Path)
@@ -140,9 +140,9 @@ def main() -> None:
     elif options.table == "gauges":
         print(table(gauges(cases(options.loads, names), kept)))
     else:
-        names = names or OTHERS_ON
+        names = names or VARIANTS_ON
         found = {case.load_spec.name: case for case in cases(options.loads, names, (*LOADS, *FURTHER))}
-        print(table(others([found[name] for name in names if name in found], kept)))
+        print(table(variants([found[name] for name in names if name in found], kept)))
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def _quota(kueue: KueueQuotas, node: ClusterQueue | Cohort, resource: str, flavo
 
 
 def _free(kueue: KueueQuotas, node: ClusterQueue | Cohort, resource: str, flavor: str) -> int:
-    """What a queue or a cohort has left, with what it can borrow from above."""
+    """GPUs that a queue or cohort may still reserve: its own, and those that it can borrow from its parent cohort."""
     mine = _quota(kueue, node, resource, flavor)
     if not node.cohort:
         return mine.total - mine.used

@@ -108,7 +108,10 @@ def sentences(policies: Sequence[Compared], fluid_gpu_hours: float, gpu_hour: fl
 
 
 def sleep_sentences(policies: Sequence[Compared], gpu_hour: float) -> list[str]:
-    """What sleep mode did under each policy that has it. gpu_hour: money for a GPU-hour."""
+    """A sentence for each policy with sleep mode: how long its engines slept, and what that saved.
+
+    gpu_hour: price of a GPU-hour.
+    """
     return [_slept(one, one.course.slept, gpu_hour) for one in policies if one.course.slept is not None]
 
 

@@ -92,8 +92,7 @@ class Counting:
         """Counts what the next tick would count, in parts; after each, others may run."""
         if not self.can_wait:
             return
-        due, self._whole = self._due(counted, scaled, now), False
-        self._later.update(dict.fromkeys(due))
+        self._note_due(counted, scaled, now)
         while self._later:
             self.count(tuple(islice(self._later, COUNTED_AT_ONCE)), counted, scaled, targets, now)
             yield
@@ -107,9 +106,9 @@ class Counting:
         now: float,
     ) -> None:
         """scaled: the workloads of each target. After a tick that failed, every workload is counted."""
-        due, self._whole = self._due(counted, scaled, now), False
-        self._later.update(dict.fromkeys(due))
+        self._note_due(counted, scaled, now)
         self.count(tuple(self._later), counted, scaled, targets, now)
+        self._later.clear()  # also if nothing counts
         self._whole = True
 
     def count(
@@ -138,6 +137,11 @@ class Counting:
             else:
                 counted.counted(workload, count)
             self._later.pop(workload, None)
+
+    def _note_due(self, counted: CountListener, scaled: Mapping[Ref, Collection[WorkloadKey]], now: float) -> None:
+        """Adds what has to be counted to `_later`. Not `_whole` until that is done."""
+        due, self._whole = self._due(counted, scaled, now), False
+        self._later.update(dict.fromkeys(due))
 
     def _due(
         self, counted: CountListener, scaled: Mapping[Ref, Collection[WorkloadKey]], now: float

@@ -23,7 +23,7 @@ def half(value: float = 1.0) -> float:
 
 
 def changed(source):
-    """What each mutant has in place of the source, without unchanged lines."""
+    """The changed lines of each mutant."""
     usual = ast.unparse(ast.parse(source)).splitlines()
     return [
         [line.strip() for line in ast.unparse(each.tree).splitlines() if line not in usual]

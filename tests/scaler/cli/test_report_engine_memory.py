@@ -39,7 +39,7 @@ def rows(tmp_path):
 
 
 def test_blocks_of_the_engine_are_compared_with_the_estimate(rows):
-    """Of 80 GiB at 0.85 the estimate leaves some 51 GiB, and the engine has 27,000 blocks of 2 MiB: 52.7 GiB."""
+    """For 80 GiB at 0.85 the estimate is a KV cache of 51 GiB. The engine has 27,000 blocks of 2 MiB: 52.7 GiB."""
     found = rows(VLLM.format(27_000, 0.85), "--model", "MODEL")
     assert found["gpu_memory_utilization"] == ("0.85", UNKNOWN, UNKNOWN)
     engine, estimate, difference = found["KV cache, tokens"]

@@ -15,16 +15,16 @@ SERVER = PROFILES["A"]
 
 
 class Recorder:
-    """A scaler that records what it reads. heard: (second, requests arrived, running, first tokens, ready pods)."""
+    """A scaler that records what it reads. readings: (second, requests arrived, running, first tokens, ready pods)."""
 
     name, every_s, pushes, target = "recorder", 5.0, True, 1.0
 
     def __init__(self):
-        self.heard = []
+        self.readings = []
 
     def hear(self, observation):
         pages, counts = observation.pages, observation.world.counts
-        self.heard.append(
+        self.readings.append(
             (observation.now, observation.arrived, float(pages[RUNNING]), int(counts[FIRSTS]), int(pages[READY_NOW]))
         )
 
@@ -59,22 +59,22 @@ def test_late_readings_are_those_of_so_many_seconds_ago_with_the_pods_of_now(scr
     plays = Plays(scripted({200.0: 3, 900.0: 1}, first=1), late_s, 0.0)
     run(busy_load(), SERVER, plays)
 
-    true = {at: metrics for at, *metrics in plays.true.heard}
-    assert [at for at, *_ in plays.read.heard] == [at for at in true if at >= late_s]
-    for at, *metrics, ready in plays.read.heard:
+    true = {at: metrics for at, *metrics in plays.true.readings}
+    assert [at for at, *_ in plays.read.readings] == [at for at in true if at >= late_s]
+    for at, *metrics, ready in plays.read.readings:
         assert metrics == true[at - late_s][:-1]
         assert ready == true[at][-1]
-    assert len({ready for *_, ready in plays.read.heard}) > 1
+    assert len({ready for *_, ready in plays.read.readings}) > 1
 
 
 def test_one_reading_in_twenty_is_lost_the_same_ones_in_each_run(scripted):
-    def heard():
+    def readings():
         plays = Plays(scripted({}, first=1), 0.0, 0.05)
         run(busy_load(), SERVER, plays)
-        assert set(plays.read.heard) < set(plays.true.heard)
-        return plays.read.heard, len(plays.true.heard)
+        assert set(plays.read.readings) < set(plays.true.readings)
+        return plays.read.readings, len(plays.true.readings)
 
-    (some, count), (again, _) = heard(), heard()
+    (some, count), (again, _) = readings(), readings()
     assert some == again
     assert 1.0 - len(some) / count == pytest.approx(0.05, abs=0.04)
 
