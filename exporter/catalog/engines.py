@@ -150,6 +150,8 @@ _SGLANG_ROWS = (
     _sglang(Q.REQUESTS_FINISHED, "sglang:num_requests_total", unit=COUNTER),
     _sglang(Q.REQUESTS_FAILED, "sglang:num_aborted_requests_total", unit=COUNTER),
     _sglang(Q.TOKENS_PROMPT, "sglang:prompt_tokens_total", unit=COUNTER),
+    # Observed with the counter before, when a request ends: its prompt without what a cache had.
+    _sglang(Q.TOKENS_COMPUTED, "sglang:uncached_prompt_tokens_histogram_sum", unit=COUNTER),
     _sglang(Q.TOKENS_GENERATED, "sglang:generation_tokens_total", unit=COUNTER),
     _sglang(Q.FIRST_TOKENS, "sglang:time_to_first_token_seconds_count", unit=COUNTER),
     _sglang(Q.ITL_COUNT, *(f"{name}_count" for name in _SGLANG_GAPS), unit=COUNTER),

@@ -155,6 +155,24 @@ def test_sglang_counts_each_engine_once_and_every_dp_rank(read, cell):
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 4.0
 
 
+def test_computed_prompt_tokens_of_sglang_are_those_that_came_from_no_cache(read, cell):
+    page = """
+        sglang:num_running_reqs{model_name="m",tp_rank="0"} 1
+        sglang:prompt_tokens_total{model_name="m",is_streaming="false"} 500.0
+        sglang:prompt_tokens_total{model_name="m",is_streaming="true"} 1500.0
+        sglang:cached_tokens_total{model_name="m",cache_source="device"} 1200.0
+        sglang:cached_tokens_total{model_name="m",cache_source="host"} 100.0
+    """
+    uncached = """
+        sglang:uncached_prompt_tokens_histogram_sum{model_name="m"} 700.0
+        sglang:uncached_prompt_tokens_histogram_count{model_name="m"} 4.0
+    """
+    samples = read(page + uncached)
+    assert cell(samples, "m", Q.TOKENS_PROMPT) == 2000.0
+    assert cell(samples, "m", Q.TOKENS_COMPUTED) == 700.0
+    assert isnan(cell(read(page), "m", Q.TOKENS_COMPUTED))  # an older one
+
+
 def test_old_sglang_has_its_model_in_the_label_name(read):
     assert read('sglang:num_queue_reqs{name="google/gemma-2-9b-it"} 2826\n').subjects == (
         Queue("google/gemma-2-9b-it"),
