@@ -202,6 +202,16 @@ class MissingSeries(NamedTuple):
     process_start: float
 
 
+class EngineMemory(NamedTuple):
+    """What an engine exposes of its memory; None: not exposed.
+
+    kv_tokens: for which the KV cache has room. utilization: ratio of the GPU's memory that the engine takes, 0..1.
+    """
+
+    kv_tokens: int | None
+    utilization: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """The values of one response: a row per subject, a column per quantity.
@@ -213,6 +223,7 @@ class Samples:
             own, with `at` of its last reading.
     missing: records of the missing series, at most `missing_series.MAX_STORED`.
     histograms: the latencies of its subjects, as counts by bucket.
+    memory:  of the engine with the smallest KV cache; None if none is exposed.
     """
 
     kind: str
@@ -224,6 +235,7 @@ class Samples:
     gaps: tuple[Gap, ...] = ()
     missing: tuple[MissingSeries, ...] = ()
     histograms: LatencyHistograms = NO_HISTOGRAMS
+    memory: EngineMemory | None = None
 
     def column(self, quantity: Quantity) -> Floats:
         """The values of one quantity, shape (len(subjects),); all NaN if the response does not have it."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from types import MappingProxyType
 
@@ -25,6 +26,8 @@ from exporter.textformat import Layout, Page, Selection
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
 from .completeness import START_TIME, Completeness
 from .dcgm import DCGM
+from .engine_memory import FAMILIES as ENGINE_MEMORY
+from .engine_memory import EngineMemoryReader
 from .engines import KSERVE, LLAMACPP, LMDEPLOY, NIM, RAY_VLLM, SGLANG, TEI, TGI, TORCHSERVE, TRITON, TRTLLM, VLLM
 from .export import EXPORT, SourcesDown
 from .gateways import ENVOY, EPP, HTTP_ADDON, KNATIVE, LITELLM, RAY_SERVE
@@ -117,7 +120,7 @@ def selection() -> Selection:
 
     It selects all of DCGM's series: fields without a quantity are checked for marks, and their timestamps count.
     """
-    names = families(AUTO) - families(DCGM.name) | {START_TIME}
+    names = families(AUTO) - families(DCGM.name) | {START_TIME, *ENGINE_MEMORY}
     rows = [row for kind in KINDS.values() for row in kind.histograms]
     ranged = tuple(frozenset(name for row in rows if row.column == each for name in row.names) for each in Latency)
     return Selection(names, prefixes=tuple(DCGM.signs), signs=_SIGNS, ranged=ranged)
@@ -154,6 +157,7 @@ class Reader:
         self._plan: ReadPlan | None = None
         self._faults = Faults()
         self._completeness = Completeness()
+        self._memory = EngineMemoryReader()
 
     def restore(self, missing: Iterable[MissingSeries]) -> None:
         """Restores series that were missing before a restart, until they return. See `completeness`."""
@@ -180,6 +184,9 @@ class Reader:
             self._plan = compile_plan(kind, page.layout)
             self._layout = page.layout
         samples = self._plan.read(page, received_at)
+        memory = self._memory.read(page)
+        if memory is not None:
+            samples = replace(samples, memory=memory)
         return self._faults.judge(self._completeness.judge(self._plan, page, samples, received_at))
 
 

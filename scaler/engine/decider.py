@@ -314,7 +314,7 @@ class Decider:
         self.books.take(columns, rows, source_rows)
         self._published.take(columns, rows, source_rows, self._tolerance[rows])
         copy_into(named("memory", self._memory._asdict()) | self._latest.columns(), columns, rows, source_rows)
-        self._latest.activity.make_sound(rows, now)
+        self._latest.make_sound(rows, now)
         checkpoint.make_sound(self._memory, rows, self._specs, now)
         self._pending.due[rows] = True  # the next sweep returns every decision again, as old as it is
         self._pending.waiting[rows] = False

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exporter.catalog.gpus import ceiling, share
-from exporter.model import Attribution, Floats, Gpu, PodKey, Quantity, Queue, Samples, WorkloadKey
+from exporter.model import Attribution, EngineMemory, Floats, Gpu, PodKey, Quantity, Queue, Samples, WorkloadKey
 from scaler.signals.gpu_usage import GpuUsage, gpu_columns
+from scaler.signals.saturation import SaturatedSums
 from scaler.signals.usage import (
     QUANTILES,
     Distribution,
@@ -33,8 +34,6 @@ from scaler.signals.usage import (
     distribution,
     queued_full,
 )
-
-from .engine_memory import EngineMemory
 
 # Names in documents, and units for people.
 NAMES: Mapping[Usage, str] = MappingProxyType(
@@ -111,6 +110,14 @@ class SliceThroughput(NamedTuple):
     prompt_per_unit: float | None
     seconds: float
 
+    @classmethod
+    def of(cls, sums: SaturatedSums) -> SliceThroughput:
+        """The throughput that sums of a time show."""
+        is_tokens = sums.generated > 0.0
+        work, unit = (sums.generated, "tokens") if is_tokens else (sums.requests, "requests")
+        prompt = sums.prompt / work if work > 0.0 and not isnan(sums.prompt) else None
+        return cls(*sums.kind, work / sums.seconds, unit, prompt, sums.seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -120,8 +127,8 @@ class Profile:
     seconds: of measured time, decayed; of the quantity that was measured longest.
     since:   POSIX seconds of the first measurement; None if there is none.
     points:  how it ran at different loads, by rising batch; only a history has them.
-    slices:  what its engines did on each kind of GPU and MIG slice; only a history has them.
-    engine:  what its engines expose of their memory; only a history has it.
+    slices:  what its engines did on each kind of GPU and MIG slice while requests waited.
+    engine:  what its engines expose of their memory.
     """
 
     workload: WorkloadKey

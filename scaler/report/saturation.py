@@ -17,12 +17,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import isnan
 from typing import NamedTuple
 
 import numpy as np
 
 from exporter.model import Floats, Gpu, PodKey, Quantity, Queue, Samples
+from scaler.signals.saturation import LONGEST_S, EngineDevice, SaturatedSums, kind_of
 from scaler.signals.usage import Usage
 
 from .history import RATES, counters_of
@@ -31,17 +31,9 @@ from .profile import SliceThroughput, own_gpus
 from .recorded import RecordedPage
 from .slice_speed import HIGHEST_SPEED
 
-LONGEST_S = 300.0  # between two responses, and the age of a GPU's: a queue at both ends says nothing of a longer time
 LEAST_S = 300.0  # of saturation on a slice: ten scrapes of 30 s
 MIX = 1.25  # ratio of prompt tokens per unit of work: what a fifth less prefill changes is within the bands
 _COUNTED = [list(RATES).index(usage) for usage in (Usage.REQUESTS, Usage.PROMPT, Usage.GENERATED)]
-
-
-class _Kind(NamedTuple):
-    """What an engine runs on. gpu: the model. profile: of the MIG instance; "" for a whole GPU."""
-
-    gpu: str
-    profile: str
 
 
 class SliceSpeeds(NamedTuple):
@@ -64,7 +56,7 @@ def throughputs(
 ) -> tuple[SliceThroughput, ...]:
     """engines: responses by the name of the pod, in order of time. gpus: of each exporter. matches: the workload's."""
     exporters = [(pages, [page.at for page in pages]) for pages in gpus]
-    sums: dict[_Kind, Floats] = {}
+    sums: dict[EngineDevice, Floats] = {}
     for pod, pages in engines.items():
         for before, page in pairwise(pages):
             seconds = page.at - before.at
@@ -74,13 +66,7 @@ def throughputs(
             last, now = (counters_of(each.samples)[_COUNTED] for each in (before, page))
             if len(kinds) == 1 and (kind := kinds.pop()) is not None and (now >= last).any() and not (now < last).any():
                 sums[kind] = sums.get(kind, np.zeros(4)) + np.array([seconds, *(now - last)])
-    return tuple(_throughput(kind, *each.tolist()) for kind, each in sorted(sums.items()))
-
-
-def _throughput(kind: _Kind, seconds: float, requests: float, prompt: float, generated: float) -> SliceThroughput:
-    work, unit = (generated, "tokens") if generated > 0.0 else (requests, "requests")
-    is_counted = work > 0.0 and not isnan(prompt)
-    return SliceThroughput(*kind, work / seconds, unit, prompt / work if is_counted else None, seconds)
+    return tuple(SliceThroughput.of(SaturatedSums(kind, *each.tolist())) for kind, each in sorted(sums.items()))
 
 
 def _waiting(samples: Samples) -> float:
@@ -105,11 +91,9 @@ def _held(
     return list(found.values())
 
 
-def _kind(held: Sequence[Gpu], pod: str, *, only: bool) -> _Kind | None:
+def _kind(held: Sequence[Gpu], pod: str, *, only: bool) -> EngineDevice | None:
     mine = [gpu for gpu in held if gpu.pods[0].pod == pod] or (list(held) if only else [])
-    if len(mine) != 1 or (mine[0].instance is not None and mine[0].profile is None):
-        return None
-    return _Kind(mine[0].model or "", (mine[0].profile or "") if mine[0].instance is not None else "")
+    return kind_of(mine[0]) if len(mine) == 1 else None
 
 
 def speeds_of(measured: Iterable[SliceThroughput], mig: MigModel) -> SliceSpeeds:

@@ -30,6 +30,7 @@ from exporter.scrape.interval import CollectInterval
 
 from .aggregate import Aggregate
 from .gpu_usage import gpu_columns, of_gpus
+from .saturation import PodGpu, pod_gpu
 from .slots import WIDTH, Column
 
 # A GPU that is no longer in the responses counts as its pod's for as long as the cluster has the pod; if no cluster is
@@ -59,12 +60,14 @@ class GpuShareReading(NamedTuple):
 
     values: shape (slots.WIDTH,), NaN if not exposed. at: POSIX seconds of its oldest part.
     usage:  shape (gpu_usage.USAGE_WIDTH,). gaps: the incomplete series of its GPUs.
+    pods:   the GPUs that one of its pods holds alone.
     """
 
     values: Floats
     at: float
     usage: Floats
     gaps: tuple[Gap, ...] = ()
+    pods: tuple[PodGpu, ...] = ()
 
 
 @dataclass(slots=True)
@@ -186,7 +189,10 @@ class GpuShares:
             read = [row for row in (*rows.exclusive, *rows.shared) if row not in missing]
             oldest = min([at, *samples.at[read].tolist()])
             oldest = oldest if stopped_at is None else min(oldest, stopped_at)
-            found[workload] = GpuShareReading(values, oldest, of_gpus(used, exclusive), gaps)
+            # A GPU that is missing may have been divided; its pod may run on an instance of it now.
+            present = (gpu for row, gpu in exclusive.items() if row not in missing)
+            pods = tuple(each for gpu in present if (each := pod_gpu(gpu)) is not None)
+            found[workload] = GpuShareReading(values, oldest, of_gpus(used, exclusive), gaps, pods)
         every = _gpus(samples, range(len(samples.subjects)))
         page.spoke.update((gpu.uuid, gpu.instance) for row, gpu in every.items() if measured.is_measured(row))
         return found

@@ -21,11 +21,13 @@ import numpy as np
 
 from exporter.attribution import KnownPods, Owners
 from exporter.model import (
+    EngineMemory,
     Floats,
     Gap,
     GapReason,
     GpuPart,
     PodKey,
+    Quantity,
     ReplicaCount,
     Role,
     Samples,
@@ -45,10 +47,16 @@ from .open_gaps import OpenGaps
 from .pods import Chosen, GpuPage, PodEngine, PodNumbers, TargetReading, numbers, read_pages
 from .queues import Incomplete, WakeSource
 from .restart_proof import RestartProof, key_table, keys_of, page_key, page_table
+from .saturation import EngineMemories, GpusByPod, SaturationMeter
 from .slot_sums import PerWorkload, SlotSums, add_up
 from .slots import ACTIVITY, ROLE_CODE, Column, Slots
 
 MOST_GAPS = 20  # incomplete series of a workload that are named to people
+# Of ACTIVITY: finished requests, prompt tokens and generated tokens.
+_WORK_DONE = [
+    ACTIVITY.index(quantity)
+    for quantity in (Quantity.REQUESTS_FINISHED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED)
+]
 _NO_SHARE = np.full(16, np.nan)
 
 # Replica counts from the cluster. A checkpoint has none of them: the cluster is read again.
@@ -116,6 +124,7 @@ class LatestSamples:
         self.parts: list[tuple[GpuPart, ...]] = [()] * rows  # the GPUs that the cluster counts, by model
         self.awaited = RestartProof(rows)
         self.open_gaps = OpenGaps()
+        self.saturation, self.engine_memories, self._pod_gpus = SaturationMeter(rows), EngineMemories(rows), GpusByPod()
         self._in_pods, self._gpus_owed_until = np.full((2, rows), np.nan)  # the first as last added up
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and the target of each
@@ -134,6 +143,9 @@ class LatestSamples:
         self.activity.adopt(other.activity, rows, source_rows)
         self._slots, self._gaps, self._free = other._slots, other._gaps, other._free
         self.open_gaps = other.open_gaps
+        self.saturation.adopt(other.saturation)
+        self.engine_memories.adopt(other.engine_memories)
+        self._pod_gpus = other._pod_gpus
         row_of = dict(zip(source_rows.tolist(), rows.tolist(), strict=True))
         begun = (target for target, slots in other._where.items() if not slots.keys() <= row_of.keys())
         expected = [target for target in begun if target.role is not Role.GPUS and target.owner in self._row]
@@ -176,7 +188,13 @@ class LatestSamples:
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live arrays."""
-        return self.activity.columns()
+        return {**self.activity.columns(), **self.saturation.columns(), **self.engine_memories.columns()}
+
+    def make_sound(self, rows: Rows, now: float) -> None:
+        """Resets restored values of `rows` that this version could not have produced. now: POSIX seconds."""
+        self.activity.make_sound(rows, now)
+        self.saturation.make_sound(rows)
+        self.engine_memories.make_sound(rows)
 
     def tables(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
         """The tables that a checkpoint keeps of a range of workloads: the counters of their targets, their missing
@@ -227,6 +245,7 @@ class LatestSamples:
                 page.values, page.sums, self._slots.work[slot], at, page.splits, lags=page.lags, forgets=page.forgets
             )
             gpu_usage.count_rates(self._slots.usage[slot], page.sums, at)
+            self._note_engine(target, row, slot, page, samples.memory, at)
         else:
             rates.of_gateway(page.values, self._slots.work[slot], at)
         self._slots.values[slot] = page.values
@@ -243,6 +262,22 @@ class LatestSamples:
         gpus = beside(target, samples)
         return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
 
+    def _note_engine(
+        self, target: Target, row: int, slot: int, page: queues.QueuePage, memory: EngineMemory | None, at: float
+    ) -> None:
+        """Keeps what the advice on GPUs and slices needs of an engine."""
+        if memory is not None:
+            self.engine_memories.land(row, slot, memory, self._members[row])
+        if not page.values[Column.WAITING] > 0.0:
+            self.saturation.interrupt(slot)
+            return
+        workload, members = self.sources[row].workload, self._members[row].values()
+        held = self._pod_gpus.held(workload, target.pod, at) if target.pod is not None else ()
+        if not held and sum(each.role is Role.PODS for each in members) == 1:
+            held = self._pod_gpus.held(workload, None, at)
+        kind = held[0] if len(held) == 1 else None
+        self.saturation.land(row, slot, at, kind, page.counters[_WORK_DONE])
+
     def _note_gaps(self, slot: int, gaps: Sequence[Gap], at: float) -> None:
         """Keeps since when each series of a slot's response is incomplete. at: POSIX seconds of receipt."""
         if not gaps:
@@ -255,7 +290,9 @@ class LatestSamples:
 
     def _land_gpus(self, target: Target, samples: Samples, at: float) -> list[int]:
         touched = []
-        for workload, reading in self._gpus.read(target, samples, at).items():
+        readings = self._gpus.read(target, samples, at)
+        self._pod_gpus.land(target, {workload: reading.pods for workload, reading in readings.items()}, at)
+        for workload, reading in readings.items():
             row = self._row.get(workload)
             if row is None:
                 continue
@@ -292,6 +329,7 @@ class LatestSamples:
         self.open_gaps.retire(target)
         for each in (target, on_page(target)):
             self._gpus.forget(each)
+            self._pod_gpus.retire(each)
             for row in list(self._where.get(each, ())):
                 self._forget(each, row)
 
@@ -432,12 +470,15 @@ class LatestSamples:
         if not self._where[target]:
             del self._where[target]
         del self._members[row][slot]
+        self.engine_memories.forget(row, slot, self._members[row])
         self._clear(slot)
 
     def _clear(self, slot: int) -> None:
         self._slots.clear(slot)
         self.activity.probes.clear(slot)
         self._gaps.pop(slot, None)
+        self.saturation.interrupt(slot)
+        self.engine_memories.drop(slot)
         self._free.append(slot)
 
     def engines(self, row: int) -> Iterator[tuple[Target, bool, float]]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from exporter.catalog import AUTO, Reader
+from exporter.catalog.engine_memory import FAMILIES, EngineSeries, engine_memory
 from exporter.model import Credentials, Failure, Floats, PodKey, Role, Samples, Target, WorkloadKey, without_user
 from exporter.scrape.request import read
 from exporter.sources.http import OK, HttpLimits, HttpPages
@@ -26,10 +27,10 @@ from exporter.sources.promql import HistoryFrame, Promql, PromqlQuery, PromqlTar
 from exporter.textformat import Scanner
 from scaler.cli.replay.history import POD_NAMES, HistoryRequest
 from scaler.report import history, ledger, statement
-from scaler.report.engine_memory import FAMILIES, EngineSeries, engine_memory
 from scaler.report.profile import Profile, SliceThroughput, of_moments, usage_at
 from scaler.report.recorded import RecordedPage
-from scaler.report.saturation import LONGEST_S, throughputs
+from scaler.report.saturation import throughputs
+from scaler.signals.saturation import LONGEST_S
 
 from .run import BadReportRequest, Progress
 

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from exporter.catalog import AUTO, Reader
+from exporter.catalog.engine_memory import smallest
 from exporter.model import Gpu, PodKey, Queue, Samples, WorkloadKey
 from exporter.scrape.request import read
-from exporter.textformat import Scanner, parse
+from exporter.textformat import Scanner
 from scaler.cli.replay.history import POD_NAMES
 from scaler.report import history, statement
-from scaler.report.engine_memory import engine_memory, series_of
 from scaler.report.profile import Profile, of_moments
 from scaler.report.recorded import Moments, RecordedPage, moments_of
 from scaler.report.saturation import throughputs
@@ -50,7 +50,6 @@ def read_pages(names: tuple[str, ...], folder: Path, progress: Progress) -> dict
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     targets: dict[str, list[RecordedPage]] = {}
     readers: dict[str, tuple[Reader, Scanner]] = {}
-    latest: dict[str, Path] = {}
     timed = sorted((_time_of(path), path) for path in files)
     for index, (at, path) in enumerate(timed):
         name = str(path.parent.relative_to(folder))
@@ -58,12 +57,11 @@ def read_pages(names: tuple[str, ...], folder: Path, progress: Progress) -> dict
         samples = read(_bytes_of(path), *readers.setdefault(name, (Reader(AUTO), Scanner())), at)
         if isinstance(samples, Samples):
             targets.setdefault(name, []).append(RecordedPage(at, samples))
-            latest[name] = path
     used = sum(map(len, targets.values()))
     if not used:
         raise BadReportRequest(f"{folder}: none of {len(files)} files is a metrics response that Tidegate knows")
     owners = {name: _owner(name, workloads) for name, pages in targets.items() if _shows(Queue, pages)}
-    profiles, moments = zip(*(_profile(each, targets, owners, latest) for each in workloads), strict=True)
+    profiles, moments = zip(*(_profile(each, targets, owners) for each in workloads), strict=True)
     since, until = min(each.since for each in moments), max(each.until for each in moments)
     accounts = history.accounts_of(dict.fromkeys(history.QUERIES, ()), since, until)
     report = statement.build({**accounts, "since": since}, profiles)
@@ -91,9 +89,8 @@ def _profile(
     workload: WorkloadKey,
     targets: Mapping[str, Sequence[RecordedPage]],
     owners: Mapping[str, WorkloadKey],
-    latest: Mapping[str, Path],
 ) -> tuple[Profile, Moments]:
-    """The profile of one workload. owners: of the engines. latest: the last response of each target."""
+    """The profile of one workload. owners: of the engines."""
 
     def matches(pod: PodKey) -> bool:
         return pod.namespace == workload.namespace and _is_pod(workload, pod.pod)
@@ -105,8 +102,7 @@ def _profile(
     gpus = [pages for pages in related.values() if _shows(Gpu, pages)]
     moments = moments_of(related, matches)
     profile = of_moments(workload, moments.values, moments.step_s, moments.until)
-    pages = (parse(_bytes_of(latest[name])) for name in related if name in owners)
-    memory = engine_memory(each for page in pages for each in series_of(page))
+    memory = smallest(pages[-1].samples.memory for name, pages in related.items() if name in owners)
     return replace(profile, slices=throughputs(engines, gpus, matches), engine=memory), moments
 
 

@@ -5,9 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from exporter.textformat import parse
+from exporter.catalog import Reader
+from exporter.model import EngineMemory
+from exporter.textformat import Scanner, parse
 from scaler.cli import main
-from scaler.report.engine_memory import EngineMemory, engine_memory, series_of
 from tests.scaler.cli.test_report_advice import LLAMA
 
 BEGIN = 1_767_225_600
@@ -81,4 +82,14 @@ def test_engine_that_shows_nothing_has_no_section(rows):
     (VLLM.format(20, 0.9) + VLLM.format(10, 0.9).replace('engine="0"', 'engine="1"'), EngineMemory(160, 0.9)),
 ])  # fmt: skip
 def test_what_an_engine_does_not_show_is_unknown_and_the_smallest_cache_counts(text, expected):
-    assert engine_memory(series_of(parse(text.encode()))) == expected
+    page = parse(b'vllm:num_requests_running{model_name="m"} 3\n' + text.encode())
+    assert Reader("auto").read(page, 1000.0).memory == expected
+
+
+def test_memory_follows_a_value_that_changes_under_the_same_series():
+    reader, scanner = Reader("auto"), Scanner()
+    tokens = []
+    for count in (500, 500, 800):
+        page = scanner.scan(f"sglang:num_running_reqs 1\nsglang:max_total_num_tokens {count}\n".encode())
+        tokens.append(reader.read(page, 1000.0).memory.kv_tokens)
+    assert tokens == [500, 500, 800]

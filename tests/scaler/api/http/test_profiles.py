@@ -2,13 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from exporter.model import WorkloadKey
+from exporter.model import EngineMemory, WorkloadKey
 from scaler.api.http import profiles
 from scaler.api.http.server import WebServer
 from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec
+from scaler.signals.saturation import EngineDevice
 from scaler.workloads.spec import WorkloadSpec
 
 
@@ -36,6 +38,23 @@ async def names(site, query=""):
 async def test_profiles_are_sorted_and_may_be_chosen(profiled):
     assert await names(profiled) == [("amber", ""), ("chat", ""), ("chat", "decode")]
     assert await names(profiled, "?workload=ai/chat/decode&workload=ai/amber") == [("amber", ""), ("chat", "decode")]
+
+
+async def test_profile_has_throughputs_on_slices_and_the_memory_of_the_engine(profiled):
+    """Of `ai/chat`; what was not measured is an empty list and null."""
+    latest, gpu = profiled.decider.latest, EngineDevice("NVIDIA A100-SXM4-40GB", "3g.20gb")
+    for at, tokens in ((500.0, 0.0), (800.0, 390_000.0)):
+        latest.saturation.land(0, 7, at, gpu, np.array([tokens / 200, np.nan, tokens]))
+    latest.engine_memories.land(0, 7, EngineMemory(16_000, None), [7])
+    _, _, text = await profiled.get("/api/v1/profiles?workload=ai/chat&workload=ai/amber")
+    amber, chat = json.loads(text)["profiles"]
+    (measured,) = chat["slice_throughputs"]
+    assert measured == {
+        "gpu": "NVIDIA A100-SXM4-40GB", "profile": "3g.20gb", "rate": 1300.0, "unit": "tokens", "prompt_per_unit": None,
+        "seconds": 300.0,
+    }  # fmt: skip
+    assert chat["engine_memory"] == {"kv_tokens": 16_000, "utilization": None}
+    assert (amber["slice_throughputs"], amber["engine_memory"]) == ([], None)
 
 
 async def test_no_profile_before_the_first_configuration_runs(profiled):

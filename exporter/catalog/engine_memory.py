@@ -9,11 +9,12 @@ Worked example: `num_gpu_blocks="29761"` and `block_size="16"` are 476,176 token
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import NamedTuple
 
-from exporter.textformat import Page
+from exporter.model import EngineMemory
+from exporter.textformat import Layout, Page
 
 # By family: the labels with blocks, tokens of a block, and the ratio of the GPU's memory.
 _LABELS = {
@@ -24,16 +25,6 @@ _TOKENS = "sglang:max_total_num_tokens"
 FAMILIES = (*_LABELS, _TOKENS)
 
 
-class EngineMemory(NamedTuple):
-    """What an engine exposes of its memory; None: not exposed.
-
-    kv_tokens: for which the KV cache has room. utilization: ratio of the GPU's memory that the engine takes, 0..1.
-    """
-
-    kv_tokens: int | None
-    utilization: float | None
-
-
 class EngineSeries(NamedTuple):
     """One series of an engine."""
 
@@ -42,16 +33,20 @@ class EngineSeries(NamedTuple):
     value: float
 
 
-def series_of(page: Page) -> Iterable[EngineSeries]:
-    """The series of a response that `engine_memory` reads."""
-    for row, (name, value) in enumerate(zip(page.layout.names, page.values.tolist(), strict=True)):
-        if name in FAMILIES:
-            yield EngineSeries(name, page.layout.labels(row), value)
+def series_of(page: Page, rows: Sequence[int]) -> Iterable[EngineSeries]:
+    """These series of a response."""
+    for row in rows:
+        yield EngineSeries(page.layout.names[row], page.layout.labels(row), float(page.values[row]))
 
 
 def engine_memory(series: Iterable[EngineSeries]) -> EngineMemory | None:
     """That of the engine with the smallest KV cache; None if no engine exposes anything."""
-    found = [each for each in map(_read, series) if each != EngineMemory(None, None)]
+    return smallest(each for each in map(_read, series) if each != EngineMemory(None, None))
+
+
+def smallest(memories: Iterable[EngineMemory | None]) -> EngineMemory | None:
+    """The one with the smallest KV cache; None if there is none."""
+    found = [each for each in memories if each is not None]
     return min(found, key=lambda each: (each.kv_tokens is None, each.kv_tokens or 0), default=None)
 
 
@@ -68,3 +63,27 @@ def _configured(labels: Mapping[str, str], blocks: str, size: str, utilization: 
     except ValueError:
         ratio = 0.0
     return EngineMemory(counts[0] * counts[1] or None, ratio if 0.0 < ratio <= 1.0 else None)
+
+
+class EngineMemoryReader:
+    """Reads the engine's memory from the responses of one target. It changes when an engine starts, so it is computed
+    once per layout and set of values.
+    """
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+        self._rows: Sequence[int] = ()
+        self._values: list[float] = []
+        self._memory: EngineMemory | None = None
+
+    def read(self, page: Page) -> EngineMemory | None:
+        """None if the response exposes nothing of it."""
+        is_new = page.layout is not self._layout
+        if is_new:
+            self._layout, self._rows = page.layout, page.layout.select(FAMILIES)
+        if not self._rows:
+            return None
+        values = page.values[self._rows].tolist()
+        if is_new or values != self._values:
+            self._values, self._memory = values, engine_memory(series_of(page, self._rows))
+        return self._memory
