@@ -46,6 +46,8 @@ from exporter.model import Floats, GpuPart
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, fitting, named, zero_if_unknown
 from scaler.policy.prices import ReplicaCost
 
+from .account_periods import AccountPeriods, NodeMonths
+
 if TYPE_CHECKING:  # importing it compiles kernels, and the daemon listens first
     from scaler.signals.aggregate import Aggregate
 
@@ -247,6 +249,7 @@ class Ledger:
         self.fleet, self.fleet_kept, self.fleet_shown = FleetGpus(nan, nan), FleetSums(), FleetSums()
         self._day = DayPeak(*np.full((3, rows), np.nan))
         self._fleet_at, self._gap_s = nan, gap_s
+        self.periods, self.node_months = AccountPeriods(rows, len(STATES), HELD), NodeMonths()
 
     def enter_fleet(self, fleet: FleetGpus, now: float, *, leads: bool) -> None:
         """Enters the time of all nodes since the last call. Called before `enter` of the same moment."""
@@ -267,6 +270,7 @@ class Ledger:
             free_hour * took / HOUR_S,
         )
         self.fleet_kept = self.fleet_kept.plus(rise, now)
+        self.node_months.enter(self.fleet_kept[1:], rise[1:], now - took, now)
         if leads:
             self.fleet_shown = self.fleet_shown.plus(rise, now)
         self.fleet, self._fleet_at = fleet, now
@@ -277,10 +281,12 @@ class Ledger:
         counted: shape (rows, 3): requests, prompt tokens and generated tokens since the last sweep; NaN is not said.
         leads:   this replica publishes its ledger; one of several does, or sums would be double.
         """
-        rise = np.concatenate([column.ravel() for column in self._risen(moment, counted, now)])
+        risen = self._risen(moment, counted, now)
+        rise = np.concatenate([column.ravel() for column in risen])
         measured = ~np.isnan(rise)
         for sums in (self._kept_buffer, self._shown_buffer) if leads else (self._kept_buffer,):
             np.add(zero_if_unknown(sums), rise, out=sums, where=measured)
+        self.periods.enter(risen, self.kept, np.maximum(self._swept_at, now - LONGEST_GAP_S), now)
         self.since[:] = np.where(np.isnan(self.since), now, self.since)
         self._swept_at[:] = now
         self.now = moment
@@ -347,9 +353,11 @@ class Ledger:
             **named("accounts", self._here()),
             **named("accounts.kept", self.kept._asdict()),
             **named("accounts.day", self._day._asdict()),
+            **named("accounts", self.periods.columns()),
             "accounts.fleet": np.tile(np.array(fleet), (len(self.since), 1)),
             "accounts.fleet_since": np.full(len(self.since), self.fleet_kept.since),
             "accounts.fleet_at": np.full(len(self.since), self._fleet_at),
+            "accounts.node_months": np.tile(self.node_months.packed(), (len(self.since), 1)),
         }
 
     def _here(self) -> dict[str, Array]:
@@ -366,8 +374,11 @@ class Ledger:
             return
         longer = np.isnan(self.since[rows]) | (theirs[source_rows] < self.since[rows] - SAME_SINCE_S)
         longer &= ~np.isnan(theirs[source_rows])
+        if not longer.any():
+            return
         copy_into(self.columns(), columns, rows[longer], source_rows[longer])
         _make_sound(self.now, self.kept, rows[longer])
+        self.periods.take(columns, rows[longer], source_rows[longer], self.kept)
         day = np.stack([column[rows[longer]] for column in self._day])
         sound = ((day >= 0.0) & (day <= MOST_DAY)).all(axis=0)
         for column, restored in zip(self._day, day, strict=True):
@@ -386,6 +397,8 @@ class Ledger:
         sound = all(isnan(value) or 0.0 <= value <= MOST_SUM for value in (*sums, gpus, hour))
         if sound and (isnan(self.fleet_kept.since) or since < self.fleet_kept.since - SAME_SINCE_S):
             self.fleet_kept, self.fleet, self._fleet_at = FleetSums(since, *sums), FleetGpus(gpus, hour), at
+            months = fitting(columns, "accounts.node_months", self.columns()["accounts.node_months"])
+            self.node_months.unpack(np.empty(0) if months is None else months[source_rows[0]], sums)
 
     def go_on(self, other: Ledger, rows: Rows, source_rows: Rows) -> None:
         """Takes the counters of Prometheus too, within one process."""

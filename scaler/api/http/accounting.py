@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from math import isnan
 from types import MappingProxyType
@@ -26,6 +27,15 @@ from prometheus_client.samples import Sample
 from exporter.model import Floats, WorkloadKey
 from exporter.scrape.metrics import LazySamples
 from scaler.columns import Mask
+from scaler.engine.account_periods import (
+    DaySums,
+    day_begin,
+    day_number,
+    month_begin,
+    month_name,
+    month_number,
+    read_month,
+)
 from scaler.engine.accounting import HELD, STATES, AccountedSweep, FleetGpus, FleetSums, LedgerSums
 from scaler.explain import further_hour
 from scaler.policy.estimators.further_hour import FurtherHour
@@ -42,6 +52,7 @@ MILLION = 1e6
 
 PATH = "/api/v1/accounts"
 _STATES = tuple(map(str, STATES))
+_HELD_STATES = tuple(_STATES[state] for state in HELD)
 TABLES = frozenset({"gpu_seconds", "state_seconds", "cost"})  # sums with a number per state; all others are one number
 
 
@@ -217,16 +228,46 @@ class Account(NamedTuple):
     moment: AccountedSweep
     fleet: FleetGpus
     fleet_sums: FleetSums
-    further_hour: Callable[[], FurtherHour]
+    further_hour: Callable[[], FurtherHour] | None
+    month: AccountedMonth | None = None
+
+
+class AccountedMonth(NamedTuple):
+    """What an account of a calendar month (UTC) has beside its sums; without one, the account is of the whole time.
+
+    number: of the month, see `account_periods`. kept: the months that are kept. days: those of the month until now.
+    """
+
+    number: int
+    kept: Sequence[int]
+    days: Mapping[int, DaySums]
 
 
 def account(ledger: Decider, now: float) -> Account:
-    """now: POSIX seconds."""
+    """Of the whole time. now: POSIX seconds."""
     books = ledger.books
     sums = LedgerSums(*(column.copy() for column in books.kept))
     since = books.since.copy()
     hour = ledger.further_hour(ledger.workloads, now)
     return Account(ledger.workloads, ledger.observed, since, sums, books.now, books.fleet, books.fleet_kept, hour)
+
+
+def account_of_month(ledger: Decider, number: int, now: float) -> Account:
+    """Of a calendar month; all is unknown of one that is not kept. now: POSIX seconds."""
+    books, whole = ledger.books, account(ledger, now)
+    begin, end = month_begin(number), min(month_begin(number + 1), now)
+    blank = LedgerSums(*(np.full(column.shape, np.nan) for column in whole.sums))
+    days = range(day_number(begin), day_number(end - 1.0) + 1) if begin < now else ()
+    since, nodes = np.maximum(np.fmax(books.periods.since, whole.since), begin), books.node_months
+    return whole._replace(
+        since=np.where(since < end, since, np.nan),
+        sums=blank._replace(**books.periods.month(number, books.kept)),
+        fleet_sums=FleetSums(max(float(nodes.since[0]), begin), *nodes.month(number, books.fleet_kept[1:])),
+        further_hour=whole.further_hour if number == month_number(now) else None,
+        month=AccountedMonth(
+            number, books.periods.kept_months(), {day: books.periods.day(day, books.kept) for day in days}
+        ),
+    )
 
 
 def document(
@@ -239,9 +280,11 @@ def document(
     entries = [] if account is None else list(_entries(account, team))
     entries.sort(key=lambda entry: (entry["namespace"], entry["name"], entry["trigger"]))
     begun = [entry["since"] for entry in entries if entry["since"] is not None]
+    month = None if account is None else account.month
     return {
-        "now": now,
+        "now": now if month is None else min(now, month_begin(month.number + 1)),
         "since": min(begun, default=None),
+        **({} if month is None else _month(month)),
         "gpu_hour": gpu_hour,
         "nodes": None if account is None else _nodes(account),
         "workloads": entries,
@@ -251,7 +294,7 @@ def document(
 def _nodes(account: Account) -> dict[str, Any] | None:
     """The GPUs of all nodes; None if they were never known."""
     fleet, sums = account.fleet, account.fleet_sums
-    if isnan(fleet.gpus) and isnan(sums.gpu_seconds):
+    if isnan(sums.gpu_seconds) and (isnan(fleet.gpus) or account.month is not None):
         return None
     return {
         "since": _or_none(sums.since),
@@ -276,7 +319,11 @@ def _entries(account: Account, team: Teams) -> Iterator[dict[str, Any]]:
     # Lists first: numbers taken out of arrays one by one take much longer.
     sums = {name: column.tolist() for name, column in account.sums._asdict().items()}
     since, observes = account.since.tolist(), account.observed.tolist()
-    hours, further = account.moment.hour.tolist(), further_hour.documents(account.further_hour())
+    hours = account.moment.hour.tolist()
+    further: Sequence[Any] = [None] * len(hours)
+    if account.further_hour is not None:
+        further = further_hour.documents(account.further_hour())
+    days = None if account.month is None else _days(account.month)
     held_by_all = account.sums.gpu_seconds[:, HELD].sum(axis=1).tolist()
     cost_by_all = account.sums.cost[:, HELD].sum(axis=1).tolist()
     for row, workload in enumerate(account.workloads):
@@ -317,8 +364,33 @@ def _entries(account: Account, team: Teams) -> Iterator[dict[str, Any]]:
                 "joules": _per_million(of["joules"], of["powered"], held, tokens),
             },
             "further_hour": further[row],
+            **({} if days is None else {"days": [day.of(row) for day in days]}),
             "shadow": shadow if observes[row] or of["shadow"] else None,
         }
+
+
+class _DayLists(NamedTuple):
+    """A day of all workloads, as lists."""
+
+    name: str
+    gpu_seconds: list[list[float]]
+    cost: list[float]
+
+    def of(self, row: int) -> dict[str, Any]:
+        seconds = zip(_HELD_STATES, map(_or_none, self.gpu_seconds[row]), strict=True)
+        return {"day": self.name, "gpu_seconds": dict(seconds), "cost": _or_none(self.cost[row])}
+
+
+def _days(month: AccountedMonth) -> list[_DayLists]:
+    names = (datetime.fromtimestamp(day_begin(day), UTC).strftime("%Y-%m-%d") for day in month.days)
+    return [
+        _DayLists(name, sums.gpu_seconds.tolist(), sums.cost.tolist())
+        for name, sums in zip(names, month.days.values(), strict=True)
+    ]
+
+
+def _month(month: AccountedMonth) -> dict[str, Any]:
+    return {"month": month_name(month.number), "months_kept": [month_name(number) for number in month.kept]}
 
 
 def _by_state(values: Sequence[float]) -> dict[str, float | None]:
@@ -334,10 +406,17 @@ def routes(
 ) -> list[web.RouteDef]:
     """For `WebServer(more=...)`."""
 
-    async def get(_: web.Request) -> web.Response:
+    async def get(request: web.Request) -> web.Response:
         ledger = source()
         at = now()
-        copied = None if ledger is None else account(ledger, at)
+        try:
+            text = request.query.get("month")  # "": the present one
+            number = None if text is None else read_month(text) if text else month_number(at)
+        except ValueError as error:
+            return web.json_response({"error": f"month: {error}"}, status=400)
+        copied = None
+        if ledger is not None:
+            copied = account(ledger, at) if number is None else account_of_month(ledger, number, at)
         return web.json_response(text=await asyncio.to_thread(_text, copied, gpu_hour(), at, team))
 
     return [web.get(PATH, get)]

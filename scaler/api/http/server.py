@@ -29,7 +29,7 @@ INDEX = """Tidegate
 /api/v1/rows        the rows of the live page: one per workload, problems first (JSON)
 /api/v1/explain/NAMESPACE/NAME  why this number, from the metrics to the HPA; ?at=TIME for the past (JSON)
 /api/v1/history     the last hour of all workloads, for charts; /NAMESPACE/NAME for one (JSON)
-/api/v1/accounts    GPU-seconds by state, and savings of observed workloads (JSON)
+/api/v1/accounts    GPU-seconds by state, and savings of observed workloads (JSON); ?month=2026-11 for a month
 /api/v1/profiles    how workloads use their GPUs (JSON); ?workload=NAMESPACE/NAME for one
 /livez  /readyz     health; add ?verbose
 """

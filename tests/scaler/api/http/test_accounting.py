@@ -1,15 +1,21 @@
 """Accounts are exposed on /metrics and as a document, without unknown parts, and only by the leader."""
 
 import json
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
-from scaler.api.http.accounting import AccountsCollector, account, document
+from scaler.api.http import accounting
+from scaler.api.http.accounting import AccountsCollector, account, account_of_month, document
+from scaler.api.http.server import WebServer
 from scaler.engine.accounting import STATES, AccountedSweep, FleetGpus, GpuUse, Ledger
+from scaler.engine.decider import Decider
+from scaler.policy.columns import Signal, Spec
 from scaler.policy.estimators.further_hour import FurtherHour
+from scaler.workloads.spec import WorkloadSpec
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code", "decode")
 SERVING, ASLEEP = STATES.index(GpuUse.SERVING), STATES.index(GpuUse.ASLEEP)
@@ -179,3 +185,60 @@ def test_ratio_to_tokens_needs_the_price_of_nearly_all_gpus(books):
     assert (
         document(account(books, 1010.0), None, 1010.0)["workloads"][0]["per_million_tokens"]["cost"]["prompt"] is None
     )
+
+
+def entered(begin, days):
+    """A decider whose workloads have 8 GPUs and an unknown number, by a sweep every 6 hours."""
+    plans = [WorkloadSpec(key, Spec(0, 8, ((Signal.WORK, 16.0),))) for key in (CHAT, CODE)]
+    decider = Decider(plans, interval_s=5.0, fresh_intervals=3.0)
+    decider.books = Ledger(2, gap_s=86400.0)
+    held = np.zeros((2, len(STATES)))
+    held[0, 0], held[1, :] = 8.0, np.nan
+    sweep = AccountedSweep.blank(2)._replace(state=np.zeros(2, dtype=np.int64), gpus=held, hour=np.array([2.0, np.nan]))
+    for quarter in range(4 * days + 1):
+        decider.books.enter_fleet(FleetGpus(16.0, 32.0), begin + quarter * 21600.0, leads=True)
+        decider.books.enter(sweep, np.full((2, 3), np.nan), begin + quarter * 21600.0, leads=True)
+    return decider
+
+
+def test_month_has_its_own_sums_and_days_and_null_where_nothing_is_known():
+    """From 2026-10-30 to 2026-11-02: 2 days of October, and 2 of November."""
+    begin = datetime(2026, 10, 30, tzinfo=UTC).timestamp()
+    decider, now = entered(begin, 4), begin + 4 * 86400.0
+    found = {}
+    for month in (24321, 24322, 24310):
+        text = json.dumps(document(account_of_month(decider, month, now), None, now), allow_nan=False)
+        found[json.loads(text)["month"]] = json.loads(text)
+    october, november, before = found["2026-10"], found["2026-11"], found["2025-11"]
+    assert (october["since"], october["now"]) == (begin, begin + 2 * 86400.0)
+    assert (november["since"], november["now"]) == (begin + 2 * 86400.0, now)
+    assert october["months_kept"] == ["2026-10", "2026-11"]
+    for each, days in ((october, ["2026-10-30", "2026-10-31"]), (november, ["2026-11-01", "2026-11-02"])):
+        chat, code = each["workloads"]
+        assert chat["gpu_seconds"]["serving"] == pytest.approx(8 * 2 * 86400.0)
+        assert chat["cost"]["serving"] == pytest.approx(2 * 8 * 48.0)
+        assert [day["day"] for day in chat["days"] if day["cost"] is not None] == days
+        assert set(code["gpu_seconds"].values()) == {None}
+        assert {day["gpu_seconds"]["serving"] for day in code["days"]} == {None}
+        assert each["nodes"]["gpu_seconds"] == pytest.approx(16 * 2 * 86400.0)
+    assert (len(october["workloads"][0]["days"]), len(november["workloads"][0]["days"])) == (31, 2)
+    assert (before["since"], before["nodes"], before["workloads"][0]["gpu_seconds"]["serving"]) == (None, None, None)
+
+
+async def test_month_is_chosen_by_the_query_and_a_wrong_one_is_refused(site):
+    begin = datetime(2026, 10, 30, tzinfo=UTC).timestamp()
+    decider, now = entered(begin, 4), begin + 4 * 86400.0
+    server = WebServer(
+        "127.0.0.1", 0, lambda: site.publisher.board, site.health, site.registry, lambda: site.now,
+        accounting.routes(lambda: decider, lambda: None, lambda: now),
+    )  # fmt: skip
+    site.url = f"http://127.0.0.1:{await server.start()}"
+    months = [
+        json.loads((await site.get(f"/api/v1/accounts{query}"))[2]) for query in ("", "?month=2026-10", "?month=")
+    ]
+    status, _, text = await site.get("/api/v1/accounts?month=october")
+    await server.stop()
+    assert [each.get("month") for each in months] == [None, "2026-10", "2026-11"]
+    hours = [each["workloads"][0]["gpu_seconds"]["serving"] / 3600.0 for each in months]
+    assert hours == pytest.approx([8 * 96.0, 8 * 48.0, 8 * 48.0])
+    assert (status, json.loads(text)) == (400, {"error": "month: must be a month as 2026-11, got 'october'"})
