@@ -421,6 +421,7 @@ def replay(
 )  # fmt: skip
 @click.option("--prometheus", metavar="URL", help="Read this server's history, not a daemon.")
 @click.option("--since", metavar="DURATION", help="Length of the history. Default: 30d.")
+@click.option("--month", metavar="[2026-11]", is_flag=False, flag_value="", help="A calendar month in UTC.")
 @click.option("--pages", metavar="FOLDER", help="Read recorded metrics: FOLDER/TARGET/POSIX-SECONDS.prom.")
 @click.option(
     "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="Token for --prometheus."
@@ -445,6 +446,7 @@ def report(
     output: str,
     prometheus: str | None,
     since: str | None,
+    month: str | None,
     pages: str | None,
     bearer_file: str | None,
     html: str | None,
@@ -461,18 +463,12 @@ def report(
     from .client import Unanswered
     from .report.advice import AdviceRequest
     from .report.advice import sections as advise
+    from .report.options import ReportOptions, month_of
     from .report.run import BadReportRequest, span
     from .report.source import ReportRequest, collect
     from .report.tables import progress_bar, report_tables, section_tables
 
-    if prometheus is None and since is not None:
-        raise click.UsageError("--since: needs --prometheus; a daemon reports all of its own time")
-    if pages is not None and prometheus is not None:
-        raise click.UsageError("--pages: not together with --prometheus")
-    if gpu is not None and not workloads:
-        raise click.UsageError("--gpu: name the workloads that run on it")
-    if model is not None and len(workloads) > 1:
-        raise click.UsageError(f"--model: at most one workload, got {len(workloads)}")
+    ReportOptions(workloads, prometheus, since, month, pages, gpu, model).check()
     itl_s = None if itl is None else _duration(itl, "--itl")
     request = AdviceRequest(model, gpu, itl_s=itl_s, **more)
     try:
@@ -480,8 +476,8 @@ def report(
             _print_memory(request, output, html)
             return
         with progress_bar() as progress:
-            since_s = _duration(since or "30d", "--since")
-            built = collect(ReportRequest(workloads, server, prometheus, since_s, bearer_file, pages), progress)
+            source = server, prometheus, _duration(since or "30d", "--since"), bearer_file, pages, month_of(month)
+            built = collect(ReportRequest(workloads, *source), progress)
         advice = advise(request, built)
     except (BadReportRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None

@@ -74,6 +74,29 @@ def accounts_of(results: Mapping[str, Sequence[VectorEntry]], since: float, unti
     }
 
 
+def with_days(
+    accounts: Mapping[str, Any],
+    gpu_seconds: Mapping[str, Sequence[VectorEntry]],
+    cost: Mapping[str, Sequence[VectorEntry]],
+) -> dict[str, Any]:
+    """The accounts with the days of each workload. gpu_seconds, cost: of QUERIES, by the name of the day."""
+
+    def by_state(entries: Sequence[VectorEntry], workload: tuple[str, str]) -> dict[str, float | None]:
+        mine = (entry for entry in entries if (entry.labels["namespace"], entry.labels["workload"]) == workload)
+        found = {entry.labels.get("state", ""): entry.value for entry in mine}
+        return {state: found.get(state) for state in HELD}
+
+    workloads = []
+    for each in accounts["workloads"]:
+        key = each["namespace"], f"{each['name']}/{each['trigger']}" if each["trigger"] else each["name"]
+        days = []
+        for day, entries in gpu_seconds.items():
+            costs = [money for money in by_state(cost[day], key).values() if money is not None]
+            days.append({"day": day, "gpu_seconds": by_state(entries, key), "cost": sum(costs) if costs else None})
+        workloads.append({**each, "days": days})
+    return {**accounts, "workloads": workloads}
+
+
 def _entry(results: Mapping[str, Sequence[VectorEntry]], namespace: str, label: str, since: float) -> dict[str, Any]:
     name, _, trigger = label.partition("/")
 

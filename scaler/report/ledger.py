@@ -42,6 +42,8 @@ def build_report(accounts: Document, oversized: Mapping[str, float | None] = Map
     return {
         "now": accounts["now"],
         "since": accounts["since"],
+        "month": accounts.get("month"),
+        "days": _days(workloads),
         "gpu_hour": accounts["gpu_hour"],
         "nodes": _nodes(accounts["nodes"]),
         "workloads": [{**_named(each), **_account([each]), **_ratios(each)} for each in workloads],
@@ -68,7 +70,23 @@ def _nodes(nodes: Document | None) -> dict[str, Any] | None:
 def _ratios(entry: Document) -> dict[str, Any]:
     """Returns the entries that are not summed. A history has no further hour: the pauses are the daemon's."""
     kept = {name: entry[name] for name in ("gpu_hour", "joules", "per_million_tokens")}
-    return {**kept, "further_hour": entry.get("further_hour")}
+    return {**kept, "further_hour": entry.get("further_hour"), "days": _days([entry])}
+
+
+def _days(entries: Sequence[Document]) -> list[dict[str, Any]]:
+    """The days of a month; none of another time. A sum leaves out what is unknown; None of a day that is unknown."""
+    by_day: dict[str, list[Document]] = {}
+    for entry in entries:
+        for day in entry.get("days", ()):
+            by_day.setdefault(day["day"], []).append(day)
+    found = []
+    for name, days in sorted(by_day.items()):
+        hours = {state: _hours(day["gpu_seconds"][state] for day in days) for state in HELD}
+        held = _sum(hours.values())
+        found.append(
+            {"day": name, "gpu_hours": hours, "gpu_hours_held": held, "cost": _sum(day["cost"] for day in days)}
+        )
+    return found
 
 
 def _named(entry: Document) -> dict[str, Any]:

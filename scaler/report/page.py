@@ -41,17 +41,19 @@ p { margin: 4px 0 10px; color: var(--dim); max-width: 84ch; } ul { margin: 6px 0
   padding: 10px 14px; }
 .tile b { display: block; font-size: 22px; font-weight: 600; } .tile span { color: var(--dim); font-size: 13px; }
 .head { display: flex; gap: 12px; align-items: baseline; flex-wrap: wrap; justify-content: space-between; }
-.verdict { color: var(--deep); font-weight: 600; }
+.head .verdict { color: var(--deep); font-weight: 600; font-size: 15px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 14px; }
 th, td { text-align: right; padding: 4px 8px; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--dim); font-weight: 500; } th:first-child, td:first-child { text-align: left; }
 td.text { text-align: left; white-space: normal; min-width: 14ch; } tr:last-child td { border-bottom: 0; }
 tr.sum td { color: var(--dim); } svg { display: block; }
+.days { width: 100%; margin-top: 8px; } .days text { font-size: 9px; fill: var(--dim); text-anchor: middle; }
+.stripe { fill: var(--free); } .head span { color: var(--dim); font-size: 13px; }
 .strip { width: 160px; height: 14px; } .bar { width: 100%; min-width: 120px; height: 14px; }
 .key { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin: 0 5px 0 12px; }
 .axis { stroke: var(--line); } .range { stroke: var(--dim); } .box { fill: var(--serving); opacity: .8; }
 .median { stroke: var(--ink); stroke-width: 2; }
-@media (max-width: 600px) { body { padding: 18px 10px; } .strip { width: 90px; } }
+@media (max-width: 600px) { body { padding: 18px 10px; } h1 { font-size: 21px; } .strip { width: 90px; } }
 @media print { body { max-width: none; padding: 0; background: none; } .card, .tile { border-color: #bbb; }
   .card { overflow: visible; } h2 { break-after: avoid; } }
 """
@@ -61,9 +63,10 @@ def page(report: Document, span: str, more: Sequence[ReportSection] = ()) -> str
     """The HTML of a report. span: the time that it is about. more: sections of other parts."""
     body = "".join(
         (
-            f"<h1>GPU statement</h1><p>{escape(span)}. Costs are in the currency of the prices.</p>",
+            f"<h1>{escape(_title_of(report))}</h1><p>{escape(span)}. Costs are in the currency of the prices.</p>",
             _tiles(report),
             _ledger(report),
+            _days(report),
             _cost(report),
             *(_section(each) for each in (keep_warm_section(report["workloads"]),) if each.rows),
             _profiles(report["profiles"]),
@@ -72,8 +75,12 @@ def page(report: Document, span: str, more: Sequence[ReportSection] = ()) -> str
     )
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>GPU statement</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
+        f"<title>{escape(_title_of(report))}</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
     )
+
+
+def _title_of(report: Document) -> str:
+    return f"GPU statement of {report['month']}" if report.get("month") else "GPU statement"
 
 
 def _tiles(report: Document) -> str:
@@ -111,6 +118,66 @@ def _ledger(report: Document) -> str:
     table = f"<div class=card><table><tr>{head}</tr>{lines}</table></div>"
     oversized = f"<p>Oversized: of the held hours that were not idle, the part of the GPU that {OVERSIZED_PART}.</p>"
     return f"<h2>GPU-hours by state</h2><p>{keys}</p>{table}{oversized}{_reconciliation(report)}"
+
+
+_DAY_WIDTH, _DAY_HEIGHT = 20, 60  # of the plot, in its own units
+
+
+def _days(report: Document) -> str:
+    """The days of a month as a time axis: of all workloads, then of each."""
+    days = report.get("days") or ()
+    if not days:
+        return ""
+    plots = [("all", days)] if len(report["workloads"]) > 1 else []
+    plots += [(label(each), each["days"]) for each in report["workloads"] if each.get("days")]
+    cards = "".join(
+        f"<div class=card><div class=head><h3>{escape(name)}</h3><span>{escape(_day_facts(of))}</span></div>"
+        f"{_day_plot(of)}</div>"
+        for name, of in plots
+    )
+    note = "Days are in UTC. A striped day is unknown, and in no sum; a day without a bar held no GPU."
+    return f"<h2>GPU-hours by day</h2><p>{note}</p>{cards}"
+
+
+def _day_facts(days: Sequence[Document]) -> str:
+    unknown = sum(each["gpu_hours_held"] is None for each in days)
+    most = max((each["gpu_hours_held"] or 0.0 for each in days), default=0.0)
+    facts = f"at most {_hours(most)} GPU-hours in a day"
+    return f"{facts}, {unknown} of {len(days)} days unknown" if unknown else facts
+
+
+def _day_plot(days: Sequence[Document]) -> str:
+    """A bar of states for each day, with the day of the month below."""
+    most = max((each["gpu_hours_held"] or 0.0 for each in days), default=0.0)
+    bars = "".join(_day_bar(each, index * _DAY_WIDTH, most) for index, each in enumerate(days))
+    numbers = "".join(
+        f"<text x={index * _DAY_WIDTH + _DAY_WIDTH // 2} y={_DAY_HEIGHT + 14}>{int(each['day'][-2:])}</text>"
+        for index, each in enumerate(days)
+    )
+    width = _DAY_WIDTH * len(days)
+    stripes = (
+        "<defs><pattern id=gap width=6 height=6 patternUnits=userSpaceOnUse patternTransform='rotate(45)'>"
+        "<rect width=2 height=6 class=stripe /></pattern></defs>"
+    )
+    line = f"<line class=axis x1=0 x2={width} y1={_DAY_HEIGHT} y2={_DAY_HEIGHT} />"
+    size = f"viewBox='0 0 {width} {_DAY_HEIGHT + 20}' style='max-width:{2 * width}px;min-width:{width}px'"
+    return f"<svg class=days {size}>{stripes}{bars}{line}{numbers}</svg>"
+
+
+def _day_bar(each: Document, left: int, most: float) -> str:
+    held = each["gpu_hours_held"]
+    if held is None:
+        gap = f"<rect x={left + 2} y=0 width={_DAY_WIDTH - 4} height={_DAY_HEIGHT} fill='url(#gap)'/>"
+        return f"<g><title>{each['day']}: unknown</title>{gap}</g>"
+    parts, top = [], float(_DAY_HEIGHT)
+    for state in HELD:
+        height = _DAY_HEIGHT * (each["gpu_hours"][state] or 0.0) / most if most else 0.0
+        if height > 0.0:
+            top -= height
+            box = f"x={left + 2} y={top:.2f} width={_DAY_WIDTH - 4} height={height:.2f}"
+            parts.append(f"<rect {box} fill='var(--{state})'/>")
+    cost = "" if each["cost"] is None else f", cost {_money(each['cost'])}"
+    return f"<g><title>{each['day']}: {_hours(held)} GPU-hours held{cost}</title>{''.join(parts)}</g>"
 
 
 def _groups(report: Document) -> list[tuple[str, Document, bool]]:

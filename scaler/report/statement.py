@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from scaler.signals.usage import Distribution, Usage
 
 from .binding import judge, oversized_share, percent
-from .ledger import STATES, Document, build_report, label, reconciliation
+from .ledger import HELD, STATES, Document, build_report, label, reconciliation
 from .profile import NAMES, P50, P95, Profile, of_document
 
 UNKNOWN = "\N{EN DASH}"
@@ -44,10 +44,30 @@ def build(accounts: Document, profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def sections(report: Document) -> list[ReportSection]:
-    """The sections of keep-warm, the profiles and the verdicts, as far as there is data for them."""
+    """The sections of the days, keep-warm, the profiles and the verdicts, as far as there is data for them."""
     profiles = report["profiles"]
-    found = [keep_warm_section(report["workloads"]), profile_section(profiles), verdict_section(profiles)]
+    found = [
+        day_section(report["days"]),
+        keep_warm_section(report["workloads"]),
+        profile_section(profiles),
+        verdict_section(profiles),
+    ]
     return [each for each in found if each.rows]
+
+
+def day_section(days: Sequence[Document]) -> ReportSection:
+    """The days of a month, in UTC. An unknown one has no number."""
+    columns = ("day", *(state.replace("idle_warm", "idle") for state in HELD), "held", "cost")
+    rows = [
+        (
+            each["day"],
+            *(_decimals(each["gpu_hours"][state]) for state in HELD),
+            _decimals(each["gpu_hours_held"]),
+            _decimals(each["cost"]),
+        )
+        for each in days
+    ]
+    return ReportSection("GPU-hours by day", columns, rows, "Days are in UTC. A day without a number is unknown.")
 
 
 def keep_warm_section(workloads: Sequence[Document]) -> ReportSection:

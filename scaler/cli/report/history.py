@@ -14,7 +14,8 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from exporter.sources.http import OK, HttpLimits, HttpPages
 from exporter.sources.promql import HistoryFrame, Promql, PromqlQuery, PromqlTargets
 from exporter.textformat import Scanner
 from scaler.cli.replay.history import POD_NAMES, HistoryRequest
+from scaler.engine.account_periods import day_begin, day_number, month_begin, month_name, month_number, read_month
 from scaler.report import history, ledger, statement
 from scaler.report.profile import Profile, SliceThroughput, of_moments, usage_at
 from scaler.report.recorded import RecordedPage
@@ -45,13 +47,26 @@ _GPU_NAMES = '__name__=~"DCGM_FI_DEV_FB_USED|DCGM_FI_DEV_POWER_USAGE"'
 
 @dataclass(frozen=True, slots=True)
 class HistoryReportRequest:
-    """names: workloads as NAMESPACE/NAME; empty is all that Tidegate accounted. since_s: seconds before `now`."""
+    """names: workloads as NAMESPACE/NAME; empty is all that Tidegate accounted. since_s: seconds before `now`.
+
+    month: the calendar month that this time is, as "2026-11"; None: none.
+    """
 
     names: Sequence[str]
     url: str
     since_s: float
     now: float
     access: Credentials = field(default=Credentials())
+    month: str | None = None
+
+    @classmethod
+    def of_month(cls, names: Sequence[str], url: str, month: str, now: float, access: Credentials) -> Self:
+        """Of a calendar month, "" for the present one, until `now`, POSIX seconds. Raises BadReportRequest."""
+        number = read_month(month) if month else month_number(now)
+        begin, end = month_begin(number), min(month_begin(number + 1), now)
+        if not begin < end:
+            raise BadReportRequest(f"--month: must not be in the future, got {month}")
+        return cls(names, url, end - begin, end, access, month_name(number))
 
     @property
     def window(self) -> str:
@@ -71,9 +86,9 @@ class _Server:
     def error(self, message: str) -> BadReportRequest:
         return BadReportRequest(f"{without_user(self.request.url)}: {message}")
 
-    async def instant(self, query: str) -> list[history.VectorEntry]:
-        """The vector of a query at the end of the time. Raises BadReportRequest."""
-        form = {"query": query, "time": f"{self.request.now:.3f}"}
+    async def instant(self, query: str, at: float | None = None) -> list[history.VectorEntry]:
+        """The vector of a query at a time, by default at the end of the time. Raises BadReportRequest."""
+        form = {"query": query, "time": f"{self.request.now if at is None else at:.3f}"}
         response = await self.http.post(f"{self.request.url.rstrip('/')}/api/v1/query", self.request.access, form)
         if isinstance(response, Failure):
             raise self.error(response.detail)
@@ -84,6 +99,16 @@ class _Server:
             return [history.VectorEntry(each["metric"], float(each["value"][1])) for each in result]
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
             raise self.error("not a response of Prometheus") from None
+
+    async def daily(self, query: history.LedgerQuery) -> dict[str, list[history.VectorEntry]]:
+        """The results of a query for each day of the time (UTC), by its name. Raises BadReportRequest."""
+        begin, now = self.request.now - self.request.since_s, self.request.now
+        days = range(day_number(begin), day_number(now - 1.0) + 1)
+        texts = [query.text(f"{round(min(day_begin(day + 1), now) - day_begin(day))}s") for day in days]
+        ends = [min(day_begin(day + 1), now) for day in days]
+        found = await asyncio.gather(*(self.instant(text, end) for text, end in zip(texts, ends, strict=True)))
+        names = (datetime.fromtimestamp(day_begin(day), UTC).strftime("%Y-%m-%d") for day in days)
+        return dict(zip(names, found, strict=True))
 
     async def frames(self, workload: WorkloadKey, kind: str, role: Role, selector: str) -> Sequence[HistoryFrame]:
         request = self.request
@@ -97,10 +122,14 @@ class _Server:
 
 
 def read_history(
-    names: Sequence[str], url: str, since_s: float, bearer_file: str | None, progress: Progress
+    names: Sequence[str], url: str, of_time: tuple[float, str | None], bearer_file: str | None, progress: Progress
 ) -> dict[str, Any]:
-    """The report of the last `since_s` seconds. Raises BadReportRequest."""
-    request = HistoryReportRequest(names, url, since_s, time.time(), Credentials(bearer_file=bearer_file))
+    """The report of a time: its seconds until now, and the month, if it is one. Raises BadReportRequest."""
+    access, (since_s, month) = Credentials(bearer_file=bearer_file), of_time
+    if month is None:
+        request = HistoryReportRequest(names, url, since_s, time.time(), access)
+    else:
+        request = HistoryReportRequest.of_month(names, url, month, time.time(), access)
     return asyncio.run(collect_history(request, progress))
 
 
@@ -111,9 +140,11 @@ async def collect_history(request: HistoryReportRequest, progress: Progress) -> 
     try:
         texts = [query.text(request.window) for query in history.QUERIES.values()]
         results = dict(zip(history.QUERIES, await asyncio.gather(*map(server.instant, texts)), strict=True))
-        accounts = ledger.chosen(
-            history.accounts_of(results, request.now - request.since_s, request.now), request.names
-        )
+        accounts = history.accounts_of(results, request.now - request.since_s, request.now)
+        if request.month is not None:
+            seconds, cost = [await server.daily(history.QUERIES[name]) for name in ("gpu_seconds", "cost")]
+            accounts = history.with_days({**accounts, "month": request.month}, seconds, cost)
+        accounts = ledger.chosen(accounts, request.names)
         accounted = [ledger.label(each) for each in accounts["workloads"]]
         names = list(request.names) or accounted
         profiles = []

@@ -6,7 +6,7 @@ daemon and returns the report of `ai/chat`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,18 +26,32 @@ class BadReportRequest(ValueError):  # noqa: N818 - named for what is wrong
 
 @dataclass(frozen=True, slots=True)
 class DaemonReportRequest:
-    """names: workloads as NAMESPACE/NAME; empty is all. server: URL of the daemon."""
+    """names: workloads as NAMESPACE/NAME; empty is all. server: URL of the daemon.
+
+    month: as "2026-11", "" the present one by the daemon's clock; None: the daemon's whole time.
+    """
 
     names: Sequence[str]
     server: str
+    month: str | None = None
 
 
 def collect(request: DaemonReportRequest, progress: Progress) -> dict[str, Any]:
     """The report of a running daemon. Raises Unanswered, BadReportRequest."""
-    accounts = document(request.server, "/api/v1/accounts", TIMEOUT_S)
+    chosen_month = () if request.month is None else (request.month,)
+    accounts = document(request.server, f"/api/v1/accounts{_query('month', chosen_month)}", TIMEOUT_S)
+    month = accounts.get("month")
+    if request.month is not None and month is None:
+        raise BadReportRequest(f"--month: {request.server} has no accounts of months")
     progress("accounts", 0.4)
-    query = f"?{urlencode([('workload', name) for name in request.names])}" if request.names else ""
-    profiles = document(request.server, f"/api/v1/profiles{query}", TIMEOUT_S)["profiles"]
+    if month is not None and month not in accounts["months_kept"]:
+        kept = ", ".join(accounts["months_kept"]) or "none"
+        raise BadReportRequest(f"--month: must be a month that is kept ({kept}), got {month}")
+    # Profiles are of the last days, so they say nothing of a month before the present one.
+    profiles: list[Any] = []
+    if month in (None, datetime.fromtimestamp(accounts["now"], UTC).strftime("%Y-%m")):
+        query = _query("workload", request.names)
+        profiles = document(request.server, f"/api/v1/profiles{query}", TIMEOUT_S)["profiles"]
     progress("profiles", 0.9)
     chosen = ledger.chosen(accounts, request.names)
     present = {ledger.label(each) for each in chosen["workloads"]}
@@ -50,6 +64,11 @@ def collect(request: DaemonReportRequest, progress: Progress) -> dict[str, Any]:
     report["gpus_unmatched"] = document(request.server, "/api/v1/rows", TIMEOUT_S).get("gpus_unmatched")
     progress("", 1.0)
     return report
+
+
+def _query(name: str, values: Iterable[str]) -> str:
+    pairs = [(name, value) for value in values]
+    return f"?{urlencode(pairs)}" if pairs else ""
 
 
 def span(report: ledger.Document) -> str:

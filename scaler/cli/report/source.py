@@ -20,6 +20,7 @@ class ReportRequest:
     """names: workloads as NAMESPACE/NAME; empty is all. server: URL of the daemon.
 
     prometheus, pages: URL and folder to read instead. since_s, bearer_file: of a history: seconds, and its token.
+    month: as "2026-11", "" the present one, instead of `since_s`; None: no calendar month.
     """
 
     names: Sequence[str]
@@ -28,6 +29,7 @@ class ReportRequest:
     since_s: float = 0.0
     bearer_file: str | None = None
     pages: str | None = None
+    month: str | None = None
 
 
 def collect(request: ReportRequest, progress: Progress) -> dict[str, Any]:
@@ -40,5 +42,6 @@ def collect(request: ReportRequest, progress: Progress) -> dict[str, Any]:
     if request.prometheus is not None:
         from .history import read_history  # noqa: PLC0415
 
-        return read_history(request.names, request.prometheus, request.since_s, request.bearer_file, progress)
-    return run.collect(run.DaemonReportRequest(request.names, request.server), progress)
+        of_time = request.since_s, request.month
+        return read_history(request.names, request.prometheus, of_time, request.bearer_file, progress)
+    return run.collect(run.DaemonReportRequest(request.names, request.server, request.month), progress)

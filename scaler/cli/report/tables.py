@@ -35,7 +35,8 @@ def report_tables(report: Document, console: Console | None = None) -> None:
         out.print(Text(read + (f"; {left_out} files are none" if left_out else ""), DIM))
         if not report["workloads"] and report["nodes"] is None:
             return
-    out.print(Text("GPU-hours by state", HEAD), Text(f"in {span}", DIM))
+    month = f" of {report['month']}, UTC" if report.get("month") else ""
+    out.print(Text("GPU-hours by state", HEAD), Text(f"in {span}{month}", DIM))
     out.print()
     out.print(_hours_table(report))
     out.print()

@@ -2,12 +2,18 @@
 
 import io
 import json
+import re
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from scaler.cli import main
+from scaler.cli.report.run import BadReportRequest, DaemonReportRequest, collect
 from scaler.cli.report.tables import report_tables, shadow_sentence
 from scaler.report.ledger import build_report
+from scaler.report.page import page
+from scaler.report.statement import build, day_section
 from scaler.workloads.unmatched import UnmatchedGpus, UnmatchedReason
 
 HOUR = 3600.0
@@ -144,3 +150,104 @@ def test_gpus_without_a_price_and_unallocated_gpus_are_named():
     shown = text(build_report(accounts(entry("chat", price=2.0, serving=40, priced=30), nodes=nodes)))
     assert "10.0 GPU-hours have no price and are in no cost: set prices.gpus." in shown
     assert "60.0 of the 100.0 GPU-hours of the nodes (120.00) were unallocated." in shown
+
+
+MONTH_BEGIN = 1_793_491_200.0  # 2026-11-01
+
+
+def month_of_accounts(*workloads, month="2026-11", since=MONTH_BEGIN, now=MONTH_BEGIN + 3.5 * 86400.0):
+    """The document of a daemon that keeps October and November."""
+    document = accounts(*workloads, since=since)
+    return {**document, "now": now, "month": month, "months_kept": ["2026-10", "2026-11"]}
+
+
+def days(*hours, price=2.0):
+    """Serving GPU-hours of the first days of November; None of an unknown day."""
+    states = ("serving", "idle_warm", "loading", "unknown")
+    return [
+        {
+            "day": f"2026-11-{number:02d}",
+            "gpu_seconds": {state: None if each is None else each * HOUR * (state == "serving") for state in states},
+            "cost": None if each is None else each * price,
+        }
+        for number, each in enumerate(hours, 1)
+    ]
+
+
+def test_days_of_a_month_are_summed_without_unknown_ones_and_gaps_stay_gaps():
+    chat = {**entry("chat", serving=30), "days": days(24.0, None, None, 6.0)}
+    code = {**entry("code", serving=12), "days": days(8.0, 4.0, None, 0.0)}
+    report = build_report(month_of_accounts(chat, code))
+    assert [(each["gpu_hours_held"], each["cost"]) for each in report["days"]] == [
+        (32.0, 64.0), (4.0, 8.0), (None, None), (6.0, 12.0),
+    ]  # fmt: skip
+    rows = day_section(report["days"]).rows
+    assert rows[2] == ("2026-11-03", *["\N{EN DASH}"] * 6)
+    assert rows[3][-2:] == ("6.00", "12.00")
+    assert day_section(build_report(accounts(entry("chat", serving=1)))["days"]).rows == []
+    assert "of 2026-11, UTC" in text(report)
+
+
+def test_plot_of_a_month_shows_an_unknown_day_as_a_gap_and_a_zero_as_no_bar():
+    chat = {**entry("chat", serving=30), "days": days(24.0, None, 0.0)}
+    shown = page(build(month_of_accounts(chat), []), "Nov")
+    assert "<h1>GPU statement of 2026-11</h1>" in shown
+    plot = shown[shown.index("<svg class=days") :]
+    bars = [bar.split("</g>")[0] for bar in plot[: plot.index("</svg>")].split("<g>")[1:]]
+    assert ["url(#gap)" in bar for bar in bars] == [False, True, False]
+    assert ["var(--serving)" in bar for bar in bars] == [True, False, False]
+    assert "2026-11-02: unknown" in bars[1]
+    assert "2026-11-03: 0.0 GPU-hours held" in bars[2]
+    assert "1 of 3 days unknown" in shown
+    assert "GPU-hours by day" not in page(build(accounts(entry("chat", serving=1)), []), "all time")
+
+
+@pytest.fixture
+def daemon(monkeypatch):
+    """`daemon(accounts)`: what a request gets from the daemon; returns the paths that were requested."""
+
+    def answer(document):
+        asked = []
+
+        def respond(server, path, timeout_s):
+            asked.append(path)
+            known = {"/api/v1/accounts": document, "/api/v1/profiles": {"profiles": []}, "/api/v1/rows": {}}
+            return known[path.partition("?")[0]]
+
+        monkeypatch.setattr("scaler.cli.report.run.document", respond)
+        return asked
+
+    return answer
+
+
+def test_month_before_the_present_one_has_no_profiles_of_today(daemon):
+    request = DaemonReportRequest((), "http://tidegate", "2026-11")
+    asked = daemon(month_of_accounts(entry("chat", serving=30)))
+    assert collect(request, lambda what, share: None)["month"] == "2026-11"
+    assert asked == ["/api/v1/accounts?month=2026-11", "/api/v1/profiles", "/api/v1/rows"]
+    asked = daemon(month_of_accounts(entry("chat", serving=30)))
+    collect(DaemonReportRequest((), "http://tidegate", ""), lambda what, share: None)
+    assert asked == ["/api/v1/accounts?month=", "/api/v1/profiles", "/api/v1/rows"], "the present one of the daemon"
+    asked = daemon(month_of_accounts(entry("chat", serving=30), now=MONTH_BEGIN + 30 * 86400.0))
+    collect(request, lambda what, share: None)
+    assert asked == ["/api/v1/accounts?month=2026-11", "/api/v1/rows"]
+
+
+@pytest.mark.parametrize(("document", "reason"), [
+    (accounts(entry("chat", serving=1)), "http://tidegate has no accounts of months"),
+    (month_of_accounts(month="2026-05"), "must be a month that is kept (2026-10, 2026-11), got 2026-05"),
+], ids=["older version", "not kept"])  # fmt: skip
+def test_month_that_a_daemon_does_not_have_is_refused(daemon, document, reason):
+    daemon(document)
+    with pytest.raises(BadReportRequest, match=re.escape(reason)):
+        collect(DaemonReportRequest((), "http://tidegate", "2026-05"), lambda what, share: None)
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    (["--month", "2026-11", "--since", "7d", "--prometheus", "http://p"], "--month: not together with --since"),
+    (["--month", "--pages", "x"], "--pages: not together with --prometheus or --month"),
+    (["--month", "november"], "must be a month as 2026-11, got 'november'"),
+])  # fmt: skip
+def test_options_that_do_not_fit_a_month_are_refused(options, reason):
+    done = CliRunner().invoke(main, ["report", *options])
+    assert (done.exit_code, reason in done.output) == (2, True), done.output

@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from exporter.model import Credentials
 from scaler.cli.report.history import HistoryReportRequest, collect_history
 from scaler.cli.report.run import BadReportRequest
 
@@ -124,6 +125,20 @@ def wait_for(url):
             time.sleep(0.05)
         else:
             return
+
+
+async def test_month_of_a_history_has_its_days_and_gaps(prometheus):
+    """The hour is 22:13 to 23:13 on 2023-11-14, so the other days are unknown."""
+    request = HistoryReportRequest.of_month((), prometheus, "2023-11", BEGIN + 20 * 86400.0, Credentials())
+    report = await collect_history(request, lambda what, share: None)
+    assert report["month"] == "2023-11"
+    days = {each["day"]: each["gpu_hours_held"] for each in report["days"]}
+    assert len(days) == 30
+    assert {day for day, held in days.items() if held is not None} == {"2023-11-14"}
+    assert days["2023-11-14"] == pytest.approx(2.0, rel=0.02)
+    assert report["days"][13]["cost"] == pytest.approx(4.0, rel=0.02)
+    with pytest.raises(BadReportRequest, match="must not be in the future"):
+        HistoryReportRequest.of_month((), prometheus, "2023-12", float(BEGIN), Credentials())
 
 
 async def test_accounts_and_profile_of_a_history(prometheus):
