@@ -140,10 +140,13 @@ def fewest_jobs(_gain: float, jobs: int) -> float:
     return float(-jobs)
 
 
-def dynamic(choose: Choose, speeds: Speeds, prefer: Callable[[float, int], float] = most_gain) -> Schedule:
+def dynamic(
+    choose: Choose, speeds: Speeds, prefer: Callable[[float, int], float] = most_gain, probe_s: float = 0.0
+) -> Schedule:
     """speeds: measured or predicted; the same that `choose` has.
 
     prefer: scores a GPU for a new job by the total speed that it gains and by its jobs.
+    probe_s: seconds for which the jobs of a GPU stand still when another one joins them.
     """
 
     def chosen_gain(state: GpuState, new: TraceJob | None = None) -> tuple[float, list[str]] | None:
@@ -163,7 +166,7 @@ def dynamic(choose: Choose, speeds: Speeds, prefer: Callable[[float, int], float
             if not options:
                 return waiting
             (_, profiles), state = max(options, key=lambda option: prefer(option[0][0], len(option[1].jobs)))
-            repartition(now, state, profiles, waiting[0])
+            repartition(now, state, profiles, waiting[0], probe_s if state.jobs else 0.0)
             waiting = waiting[1:]
         for state in ended:
             found = chosen_gain(state)
@@ -175,10 +178,12 @@ def dynamic(choose: Choose, speeds: Speeds, prefer: Callable[[float, int], float
     return schedule
 
 
-def repartition(now: float, state: GpuState, profiles: Sequence[str], new: TraceJob | None) -> None:
+def repartition(
+    now: float, state: GpuState, profiles: Sequence[str], new: TraceJob | None, probe_s: float = 0.0
+) -> None:
     """Partitions a GPU. MISO stops all jobs of a GPU that is partitioned anew."""
     changes = any(profile != run.profile for profile, run in zip(profiles, state.jobs, strict=False))
-    ready = now + PAUSE_S if changes else now
+    ready = now + probe_s + (PAUSE_S if changes else 0.0)
     for profile, run in zip(profiles, state.jobs, strict=False):
         run.profile, run.paused_until = profile, max(run.paused_until, ready)
     if new:

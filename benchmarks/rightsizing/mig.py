@@ -43,6 +43,7 @@ SLICES = ("4g.20gb", "3g.20gb", "2g.10gb", "1g.5gb")
 LEVEL = 0.95  # of the quantile that is a band: with 0.9 the held-out families are inside in 78 to 90 % of the cells
 NOISE = 0.02
 GPUS = 8
+JOB_SOURCES = ("3g.20gb", "ratio of 3g.20gb to 2g.10gb", "ratio of 3g.20gb to 1g.5gb", "MPS")
 MISO_STATIC = "3g.20gb + 2 x 2g.10gb"  # of exp_static.py
 SMALLEST_STATIC = "7 x 1g.5gb"
 NOT_LISTED = "4g.20gb + 3g.20gb"  # not in MISO's partition_code.json
@@ -103,6 +104,41 @@ def predictors(cells: Cells, constants: Callable[[str], SpeedConstants]) -> dict
     return {each: one(each) for each in SLICES} | {f"{a} and {b}": between(a, b) for a, b in pairs}
 
 
+def ratios(cells: Cells, constants: Callable[[str], SpeedConstants]) -> dict[str, Predictor]:
+    """Those that know the ratio of two slices, and no speed relative to the whole GPU."""
+
+    def of(larger: str, smaller: str) -> Predictor:
+        def predict(job: str, target: str) -> float | None:
+            if not {larger, smaller} <= cells[job].keys():
+                return None
+            pair = SHARES[larger], SHARES[smaller], cells[job][smaller] / cells[job][larger]
+            low, high = slice_speed.ratio_bounds(*pair, SHARES[target])
+            return min(max(slice_speed.from_ratio(*pair, SHARES[target], constants(job)), low), high)
+
+        return predict
+
+    return {f"ratio of {one} to {other}": of(one, other) for one, other in combinations(SLICES, 2)}
+
+
+def ratio_bounded(label: str, cells: Cells) -> list[dict[str, object]]:
+    """How `ratio_bounds` of two slices holds, for all slices that a job was measured on."""
+    lines: list[dict[str, object]] = []
+    for one, other in combinations(SLICES, 2):
+        found = [
+            (*slice_speed.ratio_bounds(SHARES[one], SHARES[other], row[other] / row[one], SHARES[t]), min(1.0, row[t]))
+            for row in cells.values()
+            if {one, other} <= row.keys()
+            for t in SLICES
+            if t in row
+        ]
+        if found:
+            inside = [low - NOISE <= true <= high + NOISE for low, high, true in found]
+            width = float(np.mean([high - low for low, high, _ in found]))
+            counts = {"cells": len(found), "inside": round(float(np.mean(inside)), 3), "width": round(width, 2)}
+            lines.append({"data": label, "ratio of": f"{one} to {other}", **counts})
+    return lines
+
+
 def amdahl(cells: Cells, measured: str) -> Predictor:
     """The anchor: Amdahl's law on compute slices alone, through one measured slice."""
 
@@ -152,6 +188,8 @@ def speed(miso_folder: Path, migperf_folder: Path) -> None:
     anchors |= {f"Amdahl from {each}": amdahl(cells, each) for each in SLICES}
     print("\nMean absolute error, leave one family out\n")
     print(table(rows(cells, anchors | named | alternatives(cells, families))))
+    print("\nThe same from the ratio of two slices, without the whole GPU\n")
+    print(table(rows(cells, ratios(cells, lambda job: held_out[miso.family(job)]))))
     print("\nPart of the truths inside the band that the other families give\n")
     print(table([{"from": n, **{t: covered(cells, p, t) for t in SLICES}} for n, p in named.items()]))
     outside = migperf.cells(migperf_folder)
@@ -163,6 +201,10 @@ def speed(miso_folder: Path, migperf_folder: Path) -> None:
     print(table(rows(outside, losing)))
     print("\nPart of the truths inside the bounds without a fit, and their mean width\n")
     print(table([bounded("MISO", cells), bounded("MIGPerf", outside)]))
+    print("\nThe same from the ratio of two slices\n")
+    print(table([*ratio_bounded("MISO", cells), *ratio_bounded("MIGPerf", outside)]))
+    print("\nMIGPerf, from the ratio of two slices, constants of MISO\n")
+    print(table(rows(outside, ratios(outside, lambda _: slice_speed.CONSTANTS))))
     print("\nBands: the larger quantile of both, over jobs whose evidence supports a prediction\n")
     bands(cells, named, outside, fixed)
 
@@ -250,8 +292,11 @@ def bands(cells: Cells, named: Mapping[str, Predictor], outside: Cells, fixed: M
 def predicted(cells: Cells, profiles: Mapping[str, Mapping[int, float]], evidence: str) -> dict[str, dict[str, float]]:
     """Speeds as our predictor has them from one kind of evidence, without the job's family in the fit.
 
-    evidence: `3g.20gb`, `3g.20gb and 1g.5gb`, `MPS`. That a job does not fit a profile is not predicted.
+    evidence: `3g.20gb`, `3g.20gb and 1g.5gb`, `MPS`, or `ratio of 3g.20gb to 1g.5gb`. That a job does not fit a profile
+    is not predicted. A job that does not fit the measured slices is predicted from MPS.
     """
+    if evidence.startswith("ratio"):
+        return predicted_by_ratio(cells, profiles, evidence)
     families = sorted({miso.family(job) for job in cells})
     held_out = {each: fit(cells, profiles, [job for job in cells if miso.family(job) != each]) for each in families}
     speeds: dict[str, dict[str, float]] = {}
@@ -267,6 +312,24 @@ def predicted(cells: Cells, profiles: Mapping[str, Mapping[int, float]], evidenc
             else from_mps(profiles[job], SHARES[name], constants)
             for name in row
             if name != miso.WHOLE
+        } | {miso.WHOLE: 1.0}
+    return speeds
+
+
+def predicted_by_ratio(
+    cells: Cells, profiles: Mapping[str, Mapping[int, float]], evidence: str
+) -> dict[str, dict[str, float]]:
+    """As `predicted`, from the ratio of two slices."""
+    families = sorted({miso.family(job) for job in cells})
+    held_out = {each: fit(cells, profiles, [job for job in cells if miso.family(job) != each]) for each in families}
+    by_ratio = ratios(cells, lambda job: held_out[miso.family(job)])[evidence]
+    speeds: dict[str, dict[str, float]] = {}
+    for job, row in cells.items():
+        found = {each: by_ratio(job, each) for each in row if each != miso.WHOLE}
+        constants = held_out[miso.family(job)]
+        speeds[job] = {
+            each: from_mps(profiles[job], SHARES[each], constants) if speed is None else speed
+            for each, speed in found.items()
         } | {miso.WHOLE: 1.0}
     return speeds
 
@@ -305,7 +368,8 @@ def partition(miso_folder: Path, mixes: int = 2000) -> None:
             drawn.append(jobs)
     best = np.array([total(cells, jobs, oracle(jobs) or ()) for jobs in drawn])
     lines = []
-    for evidence in ("3g.20gb", "4g.20gb", "2g.10gb", "1g.5gb", "3g.20gb and 1g.5gb", "MPS"):
+    measured = ("3g.20gb", "4g.20gb", "2g.10gb", "1g.5gb", "3g.20gb and 1g.5gb")
+    for evidence in (*measured, "ratio of 3g.20gb to 2g.10gb", "ratio of 3g.20gb to 1g.5gb", "MPS"):
         choose = chooser(predicted(cells, profiles, evidence))
         reached = np.array([total(cells, jobs, choose(jobs) or ()) for jobs in drawn]) / best
         lines.append(part_of(evidence, reached))
@@ -349,10 +413,14 @@ def jobs(miso_folder: Path, seeds: int = 20) -> None:
     work = miso.trace(miso_folder)
     order = [profile.name for profile in MODEL.profiles]
     plain = [c for c in compositions(MODEL) if not c[order.index("1g.10gb")]]  # the driver of 2022 had no 1g.10gb
-    sources = {"measured": cells} | {each: predicted(cells, profiles, each) for each in ("3g.20gb", "MPS")}
+    sources = {"measured": cells} | {each: predicted(cells, profiles, each) for each in JOB_SOURCES}
     policies = {label: cluster_jobs.dynamic(chooser(speeds), speeds) for label, speeds in sources.items()}
     policies["measured, MISO's choice of the GPU"] = cluster_jobs.dynamic(
         chooser(cells), cells, cluster_jobs.fewest_jobs
+    )
+    # MISO runs the jobs of a GPU under MPS for 30 s when one joins them. Here they stand still, the worst case.
+    policies["MPS, 30 s of it without work"] = cluster_jobs.dynamic(
+        chooser(sources["MPS"]), sources["MPS"], probe_s=cluster_jobs.PAUSE_S
     )
     lines: dict[str, list[list[float]]] = {label: [] for label in policies}
     for seed in range(1, seeds + 1):

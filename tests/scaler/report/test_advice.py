@@ -72,6 +72,7 @@ def test_two_gpus_hold_half_of_the_weights_each():
 def test_band_of_another_gpu_holds_the_time_that_its_bandwidth_gives():
     """At 16 requests: 3 ms fixed, and 16.06 GB of weights and 2.3 GB of KV cache at 0.9 of 3.35 TB/s."""
     found = advice.gpu_section(profiled(1, 4, 16, 32, 64), ON_H100, MODELS, PriceList())
+    assert "The time to the first token is not known" in found.note
     shown = cells(found)
     here = float(shown["H100 80GB HBM3 (now)"]["ms per token"])
     assert here == pytest.approx(1000.0 * point(16).step_s, abs=0.1)
