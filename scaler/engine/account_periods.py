@@ -7,7 +7,7 @@ sweeps that a midnight divides, such as a restart, is divided in proportion.
 A quantity of which nothing was measured in a period is unknown in it: a gap, and never 0. So is a period before the
 first sweep, and one that is no longer kept.
 
-Per workload: DAYS days of 5 and MONTHS months of 28 single-precision floats, and 38 double-precision ones: 2.2 KB.
+Per workload: DAYS days of 5 and MONTHS months of 28 single-precision floats, and 36 double-precision ones: 2.2 KB.
 
 Worked example: 8 GPUs are held until a restart from 23:00 to 01:00. Both days get 8 unknown GPU-hours of it.
 """

@@ -27,7 +27,7 @@ from .leader import PATH
 
 FRESH_TICKS = 3.0
 FRESH_AT_LEAST_S = 1.0
-# 10,000 workloads take 12 MB of JSON and 11 to 56 MB of state, deflated.
+# 10,000 workloads take 12 MB of JSON and 11 to 61 MB of state, deflated.
 LARGEST_FRAME_BYTES = 3 * 2**25
 SHOWN_BYTES = 200  # of an error response
 # Between two requests, in ticks: scrapes of a thousand pods are a thousand changes, and one response carries many.

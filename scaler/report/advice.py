@@ -237,7 +237,7 @@ def needed_bytes(deployment: Deployment, profile: Profile) -> float:
 def running_workload(profile: Profile, deployment: Deployment) -> RunningWorkload | str:
     """The workload as candidates are ranked for it, or what is missing for that."""
     if profile.point is None:
-        return "no operating point: requests, prompt and generated tokens must be counted (--prometheus has them)"
+        return "no operating point: requests, prompt and generated tokens must be counted"
     memory = needed_bytes(deployment, profile)
     if isnan(memory):
         return "the requests per engine were not measured"

@@ -26,12 +26,14 @@ from exporter.model import Attribution, EngineMemory, Floats, Gpu, PodKey, Quant
 from scaler.signals.gpu_usage import GpuUsage, gpu_columns
 from scaler.signals.saturation import SaturatedSums
 from scaler.signals.usage import (
+    POINT_USAGE,
     QUANTILES,
     Distribution,
     Usage,
     UsageHistograms,
     busy_of,
     distribution,
+    point_means,
     queued_full,
 )
 
@@ -126,7 +128,7 @@ class Profile:
     usage:   what was measured.
     seconds: of measured time, decayed; of the quantity that was measured longest.
     since:   POSIX seconds of the first measurement; None if there is none.
-    points:  how it ran at different loads, by rising batch; only a history has them.
+    points:  how it ran at different loads, by rising batch.
     slices:  what its engines did on each kind of GPU and MIG slice while requests waited.
     engine:  what its engines expose of their memory.
     """
@@ -177,7 +179,7 @@ class Profile:
     @property
     def point(self) -> OperatingPoint | None:
         """How it ran on the mean of busy time; None if requests or tokens were not measured."""
-        return _point(*(self.of(usage).busy_mean for usage in _POINT))
+        return _point(*(self.of(usage).busy_mean for usage in POINT_USAGE))
 
     def to_document(self) -> dict[str, Any]:
         """Plain JSON-able data; None where something is unknown."""
@@ -226,7 +228,8 @@ def of_histograms(
     measured = {quantity: each for quantity, each in found.items() if each.seconds > 0.0}
     since = float(usage.since[row])
     seconds = max((each.seconds for each in measured.values()), default=0.0)
-    return Profile(workload, measured, seconds, None if isnan(since) else since, start)
+    points = tuple(point for means in point_means(usage, row) if (point := _point(*means)) is not None)
+    return Profile(workload, measured, seconds, None if isnan(since) else since, start, points)
 
 
 def of_moments(workload: WorkloadKey, moments: Sequence[Floats], step_s: float, until: float) -> Profile:
@@ -242,8 +245,6 @@ def of_moments(workload: WorkloadKey, moments: Sequence[Floats], step_s: float, 
     return replace(of_histograms(workload, usage, 0), points=points)
 
 
-# What an operating point is computed from, in the order of the arguments of `_point`.
-_POINT = (Usage.RUNNING, Usage.RUNNING_ALL, Usage.REQUESTS, Usage.PROMPT, Usage.GENERATED)
 POINTS = 8  # of a history: at least 4 must differ for a fit of three terms (`speed.FEWEST_POINTS`)
 
 
@@ -252,7 +253,7 @@ def operating_points(values: Floats) -> tuple[OperatingPoint, ...]:
 
     Moments with work are ordered by batch and divided into POINTS groups; a ratio is one of the sums of its group.
     """
-    used = values[:, _POINT]
+    used = values[:, POINT_USAGE]
     used = used[np.isfinite(used).all(axis=1) & (used > 0.0).all(axis=1)]
     ordered = used[np.argsort(used[:, 0], kind="stable")]
     found = (_point(*group.mean(axis=0).tolist()) for group in np.array_split(ordered, POINTS) if len(group))
@@ -260,7 +261,7 @@ def operating_points(values: Floats) -> tuple[OperatingPoint, ...]:
 
 
 def _point(batch: float, running: float, requests: float, prompt: float, generated: float) -> OperatingPoint | None:
-    """batch: requests of one engine. running: of all. The rest: per second, of all."""
+    """The arguments are those of POINT_USAGE. batch: requests of one engine. running: of all. The rest: per second."""
     if not all(each > 0.0 for each in (batch, running, requests, prompt, generated)):  # so too if one is NaN
         return None
     return OperatingPoint(batch, prompt / requests, generated / requests, running / generated)

@@ -11,10 +11,13 @@ Beside the buckets are moments: weight and sum over all time and over busy time,
 or, if an engine shows none, with an active GPU. A mean over busy time is what the workload does while it works. The
 peak is the highest value of the last 4 to 8 days (VPA aggregates memory over 8).
 
+Operating points are means while requests run, apart for each range of requests per engine: how an engine speeds up with
+its batch. The ranges are half octaves: 1, 1.4, 2, 2.8 and so on requests.
+
 An unknown value adds nothing, and neither does the time of a gap. GPU values are those that are exclusively the
 workload's (`signals.gpus`), as a mean over its GPUs.
 
-Per workload: 12 x 32 single-precision and 24 x 6 + 3 double-precision floats, 2,712 bytes.
+Per workload: 12 x 32 + 24 x 6 single-precision and 24 x 6 + 3 double-precision floats, 3,288 bytes.
 
 Worked example: 60 s of 0.5 and 60 s of 0.9 while requests run, then 120 s of 0 without any: the mean is 0.35, the mean
 over busy time 0.7, the peak 0.9, and the 75th percentile in the bucket of 0.5.
@@ -112,6 +115,13 @@ SCALES: tuple[Scale, ...] = (
 # Weights are kept in single precision, whose largest is 2**127 (`policy.estimators.idle_time` has the same bound).
 _MOST_HALVINGS, _HEAVIEST = 60.0, 2.0**100
 _LARGEST = 1e200  # of a restored moment: weight times value
+# Of operating points: half octaves of requests per engine from 1 on, the last one open. Of each its weight, and the
+# weighted sums of POINT_USAGE.
+BATCHES = 24
+POINT_USAGE = (Usage.RUNNING, Usage.RUNNING_ALL, Usage.REQUESTS, Usage.PROMPT, Usage.GENERATED)
+_FASTEST = 1e9  # tokens per second: more is no rate
+_HEAVIEST_SUM = 2.0**120  # in single precision: 60 halvings, two days of weight and the fastest rate are 2**107
+LEAST_POINT_S = 60.0  # of measured time, decayed: less is one burst
 
 
 def _growth(scale: Scale) -> float:
@@ -129,6 +139,7 @@ def _growth(scale: Scale) -> float:
 _FIRST = np.array([scale.first for scale in SCALES])
 # A kernel takes plain numbers.
 _STEP_S, _PHASES = STEP_S, int(STEP_S)
+_POINT_USAGE = tuple(map(int, POINT_USAGE))
 _PEAK, _HALF_LIFE_S, _PEAK_S = int(Moment.PEAK), HALF_LIFE_S, PEAK_S
 GROWTH: Floats = np.array([_growth(scale) for scale in SCALES])
 # Where buckets begin, shape (BUCKETED, BUCKETS).
@@ -144,7 +155,14 @@ def bucket_of(values: Floats, quantity: Rows) -> Rows:
 
 @part
 def _begin(
-    i: int, weights: Weights, moments: Floats, reference_at: Floats, added_at: Floats, since: Floats, now: float
+    i: int,
+    weights: Weights,
+    moments: Floats,
+    points: Weights,
+    reference_at: Floats,
+    added_at: Floats,
+    since: Floats,
+    now: float,
 ) -> None:
     """Starts a row without an update, moves an old reference, and ends a period of peaks."""
     if not reference_at[i] <= now:  # the first update, or a clock that was set back
@@ -160,6 +178,9 @@ def _begin(
         for quantity in range(moments.shape[1]):
             for moment in range(_PEAK):
                 moments[i, quantity, moment] *= decay
+        for batch in range(points.shape[1]):
+            for column in range(points.shape[2]):
+                points[i, batch, column] *= np.float32(decay)
     periods = np.floor(now / _PEAK_S) - np.floor(added_at[i] / _PEAK_S)
     if periods >= 1.0:
         for quantity in range(moments.shape[1]):
@@ -170,18 +191,34 @@ def _begin(
     added_at[i] = now
 
 
+@part
+def _add_point(points: Weights, values: Floats, weight: float) -> None:
+    """Adds a moment with running requests. A rate may be 0: requests do not end in every moment."""
+    requests = values[_POINT_USAGE[0]]
+    if not requests > 0.0:
+        return
+    for quantity in _POINT_USAGE:
+        if not 0.0 <= values[quantity] <= _FASTEST:  # NaN is not
+            return
+    batch = min(int(2.0 * np.log2(max(requests, 1.0)) + 1e-9), points.shape[0] - 1)
+    points[batch, 0] += np.float32(weight)
+    for column in range(len(_POINT_USAGE)):
+        points[batch, column + 1] += np.float32(weight * values[_POINT_USAGE[column]])
+
+
 _SERIES, _TABLE = types.Array(types.float64, 1, "C"), types.Array(types.float64, 2, "C")
 _MOMENTS, _WEIGHTS = types.Array(types.float64, 3, "C"), types.Array(types.float32, 3, "C")
 
 
 @kernel(
     types.void(
-        _WEIGHTS, _MOMENTS, _SERIES, _SERIES, _SERIES, _TABLE, _SERIES, NUMBER, NUMBER, _SERIES, _SERIES
+        _WEIGHTS, _MOMENTS, _WEIGHTS, _SERIES, _SERIES, _SERIES, _TABLE, _SERIES, NUMBER, NUMBER, _SERIES, _SERIES
     )
 )  # fmt: skip
 def _add(
     weights: Weights,
     moments: Floats,
+    points: Weights,
     reference_at: Floats,
     added_at: Floats,
     since: Floats,
@@ -197,7 +234,7 @@ def _add(
         if np.floor((now + phase) / _STEP_S) == np.floor((added_at[i] + phase) / _STEP_S):
             continue
         seconds = min(elapsed, longest_s) if elapsed > 0.0 else 0.0
-        _begin(i, weights, moments, reference_at, added_at, since, now)
+        _begin(i, weights, moments, points, reference_at, added_at, since, now)
         if seconds == 0.0:
             continue
         weight = seconds * 2.0 ** ((now - reference_at[i]) / _HALF_LIFE_S)
@@ -215,6 +252,7 @@ def _add(
             if quantity < weights.shape[1]:
                 grown = np.log1p(value * (growth[quantity] - 1.0) / first[quantity]) / np.log(growth[quantity])
                 weights[i, quantity, min(int(grown + 1e-9), weights.shape[2] - 1)] += np.float32(weight)
+        _add_point(points[i], values[i], weight)
 
 
 class UsageHistograms:
@@ -222,6 +260,7 @@ class UsageHistograms:
 
     weights: shape (rows, BUCKETED, BUCKETS), relative to `reference_at`.
     moments: shape (rows, len(Usage), len(Moment)).
+    points:  shape (rows, BATCHES, 1 + len(POINT_USAGE)), relative to `reference_at`.
     reference_at, added_at, since: POSIX seconds, shape (rows,): when a second weighs 1, the last update, the first.
     """
 
@@ -229,6 +268,7 @@ class UsageHistograms:
         self.weights: Weights = np.zeros((rows, BUCKETED, BUCKETS), dtype=np.float32)
         self.moments: Floats = np.zeros((rows, len(Usage), len(Moment)))
         self.moments[:, :, [Moment.PEAK, Moment.PEAK_BEFORE]] = np.nan
+        self.points: Weights = np.zeros((rows, BATCHES, 1 + len(POINT_USAGE)), dtype=np.float32)
         self.reference_at, self.added_at, self.since = np.full((3, rows), np.nan)
 
     def add(self, values: Floats, busy: Floats, now: float, longest_s: float) -> None:
@@ -237,7 +277,7 @@ class UsageHistograms:
         values: shape (rows, len(Usage)); NaN unknown. busy: shape (rows,): 1, 0, or NaN unknown. now: POSIX seconds.
         longest_s: of a longer time since the last update only so much counts.
         """
-        arrays = (self.weights, self.moments, self.reference_at, self.added_at, self.since)
+        arrays = (self.weights, self.moments, self.points, self.reference_at, self.added_at, self.since)
         _add(*arrays, values, busy, now, longest_s, _FIRST, GROWTH)
 
     def add_series(self, values: Floats, busy: Floats, seconds: float, until: float) -> None:
@@ -267,6 +307,7 @@ class UsageHistograms:
             {
                 "weights": self.weights,
                 "moments": self.moments,
+                "points": self.points,
                 "reference_at": self.reference_at,
                 "added_at": self.added_at,
                 "since": self.since,
@@ -276,10 +317,13 @@ class UsageHistograms:
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise. What no version writes becomes none."""
         copy_into(self.columns(), columns, rows, source_rows)
-        weights, moments = self.weights[rows], self.moments[rows]
+        if "usage.points" not in columns:  # of an older version
+            self.points[rows] = 0.0
+        weights, moments, points = self.weights[rows], self.moments[rows], self.points[rows]
         peaks = moments[:, :, Moment.PEAK :]
         sound = ((weights >= 0.0) & (weights <= _HEAVIEST)).all(axis=(1, 2))
         sound &= ((moments[:, :, : Moment.PEAK] >= 0.0) & (moments[:, :, : Moment.PEAK] <= _LARGEST)).all(axis=(1, 2))
+        sound &= ((points >= 0.0) & (points <= _HEAVIEST_SUM)).all(axis=(1, 2))
         sound &= (np.isnan(peaks) | (peaks >= 0.0)).all(axis=(1, 2))
         if not sound.all():
             bad, blank = rows[~sound], UsageHistograms(int((~sound).sum()))
@@ -322,6 +366,15 @@ def distribution(usage: UsageHistograms, row: int, quantity: Usage) -> Distribut
         weight * scale,
         busy_weight * scale,
     )
+
+
+def point_means(usage: UsageHistograms, row: int) -> list[tuple[float, ...]]:
+    """The means of POINT_USAGE in each range of requests that was measured for LEAST_POINT_S, by rising requests."""
+    halvings = (usage.added_at[row] - usage.reference_at[row]) / HALF_LIFE_S
+    seconds, *sums = usage.points[row].T.astype(np.float64)
+    measured = seconds * np.exp2(-halvings) >= LEAST_POINT_S  # NaN is not
+    means: list[list[float]] = (np.array(sums)[:, measured] / seconds[measured]).T.tolist()
+    return [tuple(each) for each in means]
 
 
 def _quantile(weights: Weights, edges: Floats, q: float, peak: float) -> float:

@@ -106,3 +106,22 @@ def test_nothing_measured_is_an_empty_profile_with_nulls():
         None,
         None,
     )
+
+
+def test_operating_points_of_histograms_are_those_of_a_history():
+    """An engine at 2, 8, 32 and 64 requests, an hour each: the time between two tokens grows with the batch."""
+    moments, usage = [], UsageHistograms(1)
+    usage.add(np.full((1, len(Usage)), np.nan), np.array([np.nan]), 0.0, 60.0)
+    for number, batch in enumerate((2.0, 8.0, 32.0, 64.0)):
+        values = np.full(len(Usage), np.nan)
+        values[[Usage.RUNNING, Usage.RUNNING_ALL]] = batch
+        values[Usage.GENERATED] = batch / (0.01 + 0.0005 * batch)
+        values[[Usage.REQUESTS, Usage.PROMPT]] = values[Usage.GENERATED] / 200.0, values[Usage.GENERATED] * 2.0
+        moments += [values] * 60
+        for minute in range(60):
+            usage.add(values[None], np.array([1.0]), 60.0 * (60 * number + minute + 1), 60.0)
+    history = of_moments(CHAT, moments, 60.0, 14_400.0).points
+    found = of_histograms(CHAT, usage, 0).points
+    assert [each.batch for each in found] == pytest.approx([2.0, 8.0, 32.0, 64.0], rel=1e-5)
+    assert [each.step_s for each in found] == pytest.approx([0.011, 0.014, 0.026, 0.042], rel=1e-4)
+    assert [tuple(each) for each in found] == [pytest.approx(tuple(each), rel=1e-4) for each in history[::2]]

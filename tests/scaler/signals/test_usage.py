@@ -6,12 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.signals.usage import (
+    BATCHES,
     BUCKETED,
     BUCKETS,
     EDGES,
     GROWTH,
     HALF_LIFE_S,
+    LEAST_POINT_S,
     PEAK_S,
+    POINT_USAGE,
     SCALES,
     Moment,
     Usage,
@@ -19,6 +22,7 @@ from scaler.signals.usage import (
     bucket_of,
     busy_of,
     distribution,
+    point_means,
     queued_full,
 )
 
@@ -165,3 +169,68 @@ def test_queue_before_a_full_gpu_or_cache_is_unknown_without_either():
     cache = np.array([np.nan, 0.95, 1.0, 1.0, np.nan])
     assert queued_full(waiting, engine, cache).tolist()[:3] == [1.0, 1.0, 0.0]
     assert np.isnan(queued_full(waiting, engine, cache)[3:]).all()
+
+
+def load(batch, requests, engines=2, prompt=500.0, generated=200.0):
+    """A moment of `engines` with `batch` requests each, of which `requests` end per second."""
+    tokens = {"PROMPT": prompt * requests, "GENERATED": generated * requests}
+    return {"RUNNING": batch, "RUNNING_ALL": batch * engines, "REQUESTS": requests, **tokens}
+
+
+def test_operating_points_are_means_of_each_range_of_requests():
+    usage = fed((300, 1.0, load(4.0, 1.0)), (300, 1.0, load(16.0, 3.0)), (300, 1.0, load(17.0, 4.0)), (300, 0.0, {}))
+    low, high = point_means(usage, 0)
+    assert low == pytest.approx((4.0, 8.0, 1.0, 500.0, 200.0), rel=1e-5)
+    assert high == pytest.approx((16.5, 33.0, 3.5, 1750.0, 700.0), rel=1e-3)
+
+
+def test_moment_in_which_no_request_ends_counts_in_an_operating_point():
+    usage = fed(*[spell for _ in range(30) for spell in ((5, 1.0, load(8.0, 1.0)), (5, 1.0, load(8.0, 0.0)))])
+    (found,) = point_means(usage, 0)
+    assert found[POINT_USAGE.index(Usage.REQUESTS)] == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("values", [
+    load(0.0, 0.0), {**load(8.0, 1.0), "PROMPT": np.nan}, {**load(8.0, 1.0), "GENERATED": 1e12}, {"RUNNING": 8.0},
+], ids=["idle", "no prompt tokens", "no rate", "no counters"])  # fmt: skip
+def test_moment_without_all_its_numbers_is_no_operating_point(values):
+    assert point_means(fed((300, 1.0, values)), 0) == []
+
+
+def test_operating_point_needs_a_minute_and_is_halved_every_day():
+    assert point_means(fed((LEAST_POINT_S - 10.0, 1.0, load(8.0, 1.0))), 0) == []
+    usage = fed((100, 1.0, load(8.0, 1.0)))
+    assert len(point_means(usage, 0)) == 1
+    usage.add(row(), np.array([np.nan]), HALF_LIFE_S + 100.0, 15.0)
+    assert point_means(usage, 0) == [], "50 s are left"
+    fed((200, 1.0, load(8.0, 3.0)), begin=HALF_LIFE_S + 100.0, usage=usage)
+    (found,) = point_means(usage, 0)
+    assert found[2] == pytest.approx((50.0 + 3.0 * 200.0) / 250.0, rel=0.01)
+
+
+def test_operating_points_keep_their_means_when_the_reference_moves():
+    usage = fed((3600, 1.0, load(8.0, 1.0)))
+    usage.add(row(), np.array([np.nan]), 61 * HALF_LIFE_S, 15.0)
+    fed((3600, 1.0, load(8.0, 2.0)), begin=61 * HALF_LIFE_S, usage=usage)
+    ((*_, requests, _, _),) = point_means(usage, 0)
+    assert requests == pytest.approx(2.0, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(0.01, 1e5), st.floats(0.0, 1e3))
+def test_range_of_an_operating_point_is_the_half_octave_of_its_requests(batch, requests):
+    usage = fed((100, 1.0, load(batch, requests)))
+    (at,) = np.flatnonzero(usage.points[0, :, 0])
+    assert at == min(int(2.0 * np.log2(max(batch, 1.0)) + 1e-9), BATCHES - 1)
+
+
+def test_state_of_an_older_version_has_no_operating_points():
+    usage, later = fed((300, 1.0, load(8.0, 1.0))), fed((300, 1.0, load(4.0, 1.0)))
+    columns = {name: column for name, column in usage.columns().items() if name != "usage.points"}
+    later.take(columns, np.array([0]), np.array([0]))
+    assert point_means(later, 0) == []
+    later.take(usage.columns(), np.array([0]), np.array([0]))
+    assert point_means(later, 0) == point_means(usage, 0)
+    usage.points[0, 3, 2] = -1.0
+    later.take(usage.columns(), np.array([0]), np.array([0]))
+    assert point_means(later, 0) == []

@@ -215,3 +215,8 @@ def test_what_is_no_month_is_refused(text):
         read_month(text)
     assert month_name(read_month("2026-11")) == "2026-11"
     assert month_begin(read_month("2027-01")) == at("2027-01-01")
+
+
+def test_days_and_months_of_a_workload_take_a_bounded_number_of_bytes():
+    columns = Ledger(1, gap_s=2 * HOUR).periods.columns()
+    assert sum(np.prod(column.shape[1:]) * column.itemsize for column in columns.values()) == 2_209

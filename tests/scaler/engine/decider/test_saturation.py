@@ -170,3 +170,8 @@ def test_another_list_of_workloads_goes_on_with_the_same_engines(stage, scene, p
     (sums,) = found(other.decider, other.now, row=1).values()
     assert (sums.seconds, sums.generated) == (pytest.approx(65.0, rel=0.001), pytest.approx(130_000, rel=0.001))
     assert found(other.decider, other.now, row=0) == {}
+
+
+def test_throughputs_of_a_workload_take_536_bytes(stage):
+    columns = {**stage.decider.latest.saturation.columns(), **stage.decider.latest.engine_memories.columns()}
+    assert sum(np.prod(column.shape[1:]) * column.itemsize for column in columns.values()) == 520 + 16

@@ -91,6 +91,6 @@ def test_restart_keeps_the_profile(stage, page, scene, plan):
     assert distribution(after.decider.usage, 0, Usage.DRAM) == usage(stage, Usage.DRAM)
 
 
-def test_profile_of_a_workload_takes_2712_bytes(stage):
+def test_profile_of_a_workload_takes_3288_bytes(stage):
     columns = stage.decider.usage.columns().values()
-    assert sum(np.prod(column.shape[1:]) * column.itemsize for column in columns) == 12 * 32 * 4 + (24 * 6 + 3) * 8
+    assert sum(np.prod(column.shape[1:]) * column.itemsize for column in columns) == 3288
