@@ -87,6 +87,7 @@ class Evidence:
     schedule: str | None = None  # those that hold, with their windows, by their own clocks
     schedule_floor: int | None = None  # replicas
     schedule_ceiling: int | None = None  # replicas
+    queue_order: str | None = None  # its place in the queue of its group, and the prices; None: prices decide none
     gpu_share_replicas: int | None = None  # for which its share of the GPUs has room; None: no limit
     keep_warm_s: float | None = None  # idle so long before zero, at present
     starts_again_at: float | None = None  # POSIX seconds of a start in advance of the next request; None: not foreseen

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from exporter.catalog import GPU_KINDS, KINDS
 
 AUTO: Literal["auto"] = "auto"
+PRICE: Literal["price"] = "price"
 REFUSED = "refused"  # the type of a pydantic error with a message of ours
 LONGEST_S = 365 * 86400.0  # a longer duration is a typing mistake
 
@@ -155,6 +156,23 @@ def auto_or_duration(meaning: str) -> Scalar:
         "anyOf": [{"type": "string", "const": AUTO, "description": meaning}, *plain.schema["anyOf"]],
     }
     return Scalar(read, write, schema | {"examples": [AUTO, "5m"]})
+
+
+def place_or_price(most: int) -> Scalar:
+    """A place, 0 to `most`, or `price`."""
+
+    def read(value: Any) -> int | Literal["price"]:
+        if value == PRICE:
+            return PRICE
+        # The keys of a trigger are text.
+        whole = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value) else value
+        if isinstance(whole, int) and not isinstance(whole, bool) and 0 <= whole <= most:
+            return whole
+        raise refused(f"must be a whole number from 0 to {most}, or price")
+
+    whole = {"type": "integer", "minimum": 0, "maximum": most}
+    schema = {"title": f"`price` or integer, 0 to {most}", "anyOf": [{"type": "string", "const": PRICE}, whole]}
+    return Scalar(read, lambda value: value, schema)
 
 
 def read_duration(value: Any) -> float:

@@ -40,6 +40,7 @@ from .workload import (
     Objectives,
     OnBlind,
     OnIncomplete,
+    Order,
     Price,
     ProbePeriod,
     Quiet,
@@ -141,7 +142,7 @@ class Trigger(Section):
     group: Group | None = _as_in_workload("group")
     role: Role | None = _as_in_workload("role")
     weight: Weight = _as_in_workload("weight")
-    order: Annotated[int, Field(ge=0, le=100)] = _as_in_workload("order")
+    order: Order = _as_in_workload("order")
     ratio: RoleRatio | None = _as_in_workload("ratio")
     share: GpuShare = _as_in_workload("share")
     sleep_mode: SleepMode | None = _as_in_workload("sleep_mode")

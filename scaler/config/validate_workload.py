@@ -40,7 +40,7 @@ from .rules import (
     Rule,
     Severity,
 )
-from .scalars import AUTO, ENGINES, EXPORT, write_duration
+from .scalars import AUTO, ENGINES, EXPORT, PRICE, write_duration
 from .validate_endpoint import endpoint_findings
 from .workload import Replicas, Slo, Workload, at_zero
 
@@ -70,7 +70,7 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
     if replicas.min > replicas.max:
         bound = f"must be at most replicas.max ({replicas.max})"
         yield Finding((*at, "replicas", "min"), bound, str(replicas.min), rests_on=((*at, "replicas", "max"),))
-    yield from _membership(at, workload)
+    yield from _membership(at, workload, config)
     if replicas.sleeps and workload.gateway is not None:
         yield from _at_zero(at, workload)
     elif replicas.sleeps and workload.role is None:  # a member of another role may have a gateway: see `group_faults`
@@ -104,7 +104,7 @@ def group_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
     yield from same_queue_faults(workloads)
 
 
-def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
+def _membership(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
     ratio = workload.ratio
     if workload.group is None:
         for key in ("role", "weight", "order", "ratio"):
@@ -112,6 +112,10 @@ def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
                 yield Finding((*at, key), "goes with group, which is not given", rests_on=((*at, "group"),))
     elif ratio is not None and workload.role is None:
         yield Finding((*at, "ratio"), "goes with role, which is not given", rests_on=((*at, "role"),))
+    shows_gpus = config.kubernetes is not None or config.gpus
+    if workload.group is not None and workload.order == PRICE and workload.gpu_hour is None and not shows_gpus:
+        bound = "price is never known: it needs gpu_hour, or GPUs that gpus or kubernetes show; so weight decides"
+        yield Finding((*at, "order"), bound, None, WITHOUT_EFFECT, ((*at, "gpu_hour"), ("gpus",), ("kubernetes",)))
     if ratio is None:
         return
     if ratio.to == workload.role:
@@ -321,6 +325,11 @@ def _group(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]
             of_role = "of the group" if role is None else f"of role {role}"
             bound = f"is 0 for every member {of_role}: they share the demand evenly, so that none is lost"
             yield Fault(holders[-1], holders[0], ("weight",), bound, WEIGHTS_ALL_ZERO)
+        first = workloads[holders[0]]
+        for index in holders[1:]:
+            if (workloads[index].order == PRICE) is not (first.order == PRICE):
+                bound = f"must be price for all members of a role or none: {first.key} has {first.order}"
+                yield Fault(index, holders[0], ("order",), bound)
     if len(roles) > 1 and all(workloads[index].gateway is None for index in members):
         for index in members:
             if workloads[index].replicas.sleeps:

@@ -31,6 +31,7 @@ from .scalars import (
     auto_or_duration,
     duration,
     kubernetes_name,
+    place_or_price,
     write_duration,
 )
 
@@ -47,6 +48,7 @@ Group: TypeAlias = Annotated[str, kubernetes_name(63, "group")]
 Role: TypeAlias = Annotated[str, kubernetes_name(63, "role")]
 Price: TypeAlias = Annotated[float, Field(gt=0)]
 Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000)]
+Order: TypeAlias = Annotated[int | Literal["price"], place_or_price(100)]
 OnBlind: TypeAlias = Literal["hold", "wake"]
 OnIncomplete: TypeAlias = Literal["hold", "accept"]
 
@@ -225,8 +227,9 @@ class Workload(Section):
     """Its part in each request of the group: `prefill`, `decode` or another name. Needs `group`."""
     weight: Weight = 1.0
     """Share of the queue among members of one role: its weight divided by their sum. 0: no share."""
-    order: Annotated[int, Field(ge=0, le=100)] = 0
-    """Members of one role with a lower one get the queue first."""
+    order: Order = 0
+    """Members of one role with a lower one get the queue first. `price`, for all members of a role: the cheapest first
+    (docs/how-to/groups.md)."""
     ratio: RoleRatio | None = None
     """Bounds relative to another role. null: none. Needs `role`."""
     share: GpuShare = GpuShare()

@@ -43,6 +43,7 @@ from .published import EVERY, PendingDecisions, Published
 from .sharing import GpuLimits, Idleness
 from .sizes import Sizes
 from .sleep_tiers import SleepTiers
+from .variants import Variants
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
 
@@ -109,7 +110,7 @@ class Decider:
             sharing=self._groups.sharing(self._specs),
             hour=self._price,
         )
-        self._sizes = Sizes(self._specs, self._slack_s)
+        self._sizes = Sizes(self._specs, self._slack_s, Variants(plans, self._groups.sharing(self._specs)))
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
         self._limits = GpuLimits(plans, self.observed)
         self.sleep = SleepTiers(plans, self._constraint_source.sleep, self._latest)
@@ -560,7 +561,8 @@ class Decider:
         cost = replica_cost(totals, self._hour(totals), self.books.now)
         rows, asleep = self._everyone, self.sleep.found_asleep(self._everyone, totals)
         self._constraint_source.rest(rows, totals.readings, complete, cost, totals.finished, now, asleep)
-        self._sizes.update(totals, complete | filled, self._constraint_source.starts.times, now)
+        starts = self._constraint_source.starts.times
+        self._pending.due[self._sizes.update(totals, complete | filled, starts, cost.hour, now)] = True
 
     def _observe(self, rows: Rows, totals: Aggregate, is_value: Mask, arrival: Arrival) -> None:
         """Writes what landed into the windows. Mates of a group that did not land are decided and not observed."""

@@ -177,6 +177,7 @@ def _evidence(
     numbers, objectives = _by_row(_numbers(columns, sources, now)), _objectives(plans, columns)
     slo = SloEvidence.of(sizes, columns.rows, now)
     asleep = sleep.evidence(columns.rows, [plans[row].workload for row in columns.rows.tolist()])
+    ordered = sizes.variants.evidence(columns.rows)
     service, arrivals = (optional_floats(column) for column in sizes.queue_rates(columns.rows))
     for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
@@ -200,6 +201,7 @@ def _evidence(
                 )
             ),
             **asleep[index],
+            **ordered[index],
             **queue_fields(plan.spec.start_within, service[index], arrivals[index], slow_starts[index]),
         )
 

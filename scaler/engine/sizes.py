@@ -1,4 +1,5 @@
-"""Holds the sizing estimates and the SLO attainment of all workloads, and updates them with each sweep. Pure.
+"""Holds the sizing estimates and the SLO attainment of all workloads, and updates them with each sweep, and with them
+the orders of queues that prices decide. Pure.
 
 Worked example: `Sizes(specs, 15.0).signals(rows, totals, smoothed, now)` appends to the smoothed signals what the SLO
 of each workload needs, in replicas; NaN for one without an SLO, or whose engine exposes no counters of tokens. Of the
@@ -24,13 +25,15 @@ from scaler.policy.sizing import (
 )
 from scaler.signals.aggregate import Aggregate
 
+from .variants import Variants
+
 
 class Sizes:
     """specs: of all workloads; read anew at each update, since a reload replaces rows of it in place."""
 
-    def __init__(self, specs: Specs, longest_s: float) -> None:
+    def __init__(self, specs: Specs, longest_s: float, variants: Variants) -> None:
         """longest_s: a reading is fresh for so many seconds."""
-        self._specs, self._longest_s = specs, longest_s
+        self._specs, self._longest_s, self.variants = specs, longest_s, variants
         self.estimates = capacity.blank(len(specs.itl))
         self.attainment = attainment.blank(len(specs.itl))
         self.jobs = batch.blank(len(specs.itl))
@@ -38,11 +41,12 @@ class Sizes:
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live."""
         estimates = {"estimates": self.estimates, "jobs": self.jobs}
-        return named("sizing", estimates) | named("attainment", self.attainment._asdict())
+        return named("sizing", estimates) | named("attainment", self.attainment._asdict()) | self.variants.columns()
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise."""
         copy_into(self.columns(), columns, rows, source_rows)
+        self.variants.make_sound()
         self.estimates[rows] = capacity.made_sound(self.estimates[rows])
         self.jobs[rows] = batch.made_sound(self.jobs[rows])
         counts = self.attainment._asdict()
@@ -50,12 +54,16 @@ class Sizes:
         for name, column in attainment.blank(len(unsound))._asdict().items():
             counts[name][unsound] = column
 
-    def update(self, totals: Aggregate, complete: Mask, starts: ColdStarts, now: float) -> None:
-        """Takes the readings of all workloads. starts: seconds; NaN: not measured. now: POSIX seconds."""
+    def update(self, totals: Aggregate, complete: Mask, starts: ColdStarts, hour: Floats, now: float) -> Rows:
+        """Takes the readings of all workloads. Returns those with another place in the order of their queue.
+
+        starts: seconds; NaN: not measured. hour: the price of a replica; NaN unknown. now: POSIX seconds.
+        """
         if not np.isnan(self._specs.start_within).all():
             self._update_queues(totals, complete, starts.p90, now)
         if not np.isnan(self._specs.itl).all():
             self._update_engines(totals, complete, starts.p50, now)
+        return self.variants.update(hour, self.estimates, self._specs.sizing_itl, now)
 
     def _update_queues(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
         readings = totals.readings

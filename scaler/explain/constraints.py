@@ -27,6 +27,8 @@ def overrides(case: Case, decision: Decision | None, hour: further_hour.Document
     idle = not isnan(case.after.idle_since) and case.may_sleep
     sentences = [*_idleness(case), *(further_hour.sentences(hour) if idle else ()), *_budget(case, decision)]
     sentences += [*_sleep(decision), *_brake(case, decision), *_schedule(case, decision), *_share(case)]
+    if decision is not None and decision.evidence.queue_order is not None:
+        sentences.append(f"Its place in the queue of its group is {decision.evidence.queue_order}.")
     if case.aside.group_floor > 0.0:
         sentences.append(f"Its group is awake and needs at least {counted(case.aside.group_floor, 'replica')} of it.")
     if case.raise_only:

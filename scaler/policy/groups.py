@@ -38,6 +38,7 @@ from .demand import DUST
 from .kernel import choose, step
 
 NONE = -1  # no group, no role, no shared queue
+BY_PRICE = -1  # an order that prices decide: see `variants`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Membership:
     namespace, name: of the group.
     role:   "" is none.
     weight: its part of the queue that the members of its role share.
-    order:  of the members of its role, those of a lower order get the queue first.
+    order:  of the members of its role, those of a lower order get the queue first; or BY_PRICE.
+    holds:  requests in hand that one replica is configured to hold; NaN if that is not configured.
     to:     the role that bounds the replicas of its own role; None if none does.
     least, most: replicas of its role for each replica of that one.
     observed: whether it is only observed. Observed members are a group apart: no acting workload depends on them.
@@ -62,6 +64,7 @@ class Membership:
     most: float = np.inf
     observed: bool = False
     order: int = 0
+    holds: float = np.nan
 
 
 class Groups(NamedTuple):
@@ -70,7 +73,7 @@ class Groups(NamedTuple):
     group:    its group. A group of one is no group.
     role:     the number of its role in its group. to: of the role that bounds it.
     together: its group has several roles, and its weight is above 0: it sleeps and wakes with its mates.
-    weight, least, most, order: as in `Membership`.
+    weight, least, most: as in `Membership`. order: likewise, and 0 until prices decide; `Sharing` has the same array.
     """
 
     group: Ints
@@ -93,7 +96,7 @@ class Groups(NamedTuple):
                 groups.setdefault((member.namespace, member.name, member.observed), []).append((row, member))
         rows = len(memberships)
         group, role, to = (np.full(rows, NONE, dtype=np.int64) for _ in range(3))
-        order = np.array([0 if member is None else member.order for member in memberships], dtype=np.int64)
+        order = np.array([0 if member is None else max(member.order, 0) for member in memberships], dtype=np.int64)
         together, weight = np.zeros(rows, dtype=np.bool_), np.ones(rows)
         least, most = np.zeros(rows), np.full(rows, np.inf)
         roles: dict[tuple[int, str], int] = {}

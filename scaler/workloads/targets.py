@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from math import inf
+from math import inf, nan
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -28,14 +28,14 @@ from exporter.sources import redis
 from exporter.sources.promql import Promql, PromqlQuery, PromqlTargets
 from scaler.config import Config, DcgmExporter, Endpoint, Redis, Workload
 from scaler.config.endpoint import admission
-from scaler.config.scalars import AUTO, GPUS
+from scaler.config.scalars import AUTO, GPUS, PRICE
 from scaler.config.trigger import TriggerWorkload
 from scaler.config.validate_workload import FEWEST_READINGS
 from scaler.config.workload import GpuShare, for_jobs
 from scaler.policy.columns import Signal, Spec
 from scaler.policy.constraints import KeepWarmConfig
 from scaler.policy.estimators.sleep_plan import SleepConfig
-from scaler.policy.groups import Membership
+from scaler.policy.groups import BY_PRICE, Membership
 from scaler.policy.overrides import WorkloadOverrides
 from scaler.signals.smoothing import HalfLives
 
@@ -341,7 +341,11 @@ def _membership(workload: Workload, *, observed: bool) -> Membership | None:
     if workload.group is None:
         return None
     role, weight, order = workload.role or "", workload.weight, workload.order
-    member = Membership(workload.namespace, workload.group, role, weight, observed=observed, order=order)
+    member = Membership(workload.namespace, workload.group, role, weight, observed=observed)
+    if order == PRICE:
+        member = replace(member, order=BY_PRICE, holds=workload.objectives.work or nan)
+    else:
+        member = replace(member, order=order)
     ratio = workload.ratio
     if ratio is None:
         return member

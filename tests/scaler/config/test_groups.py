@@ -51,6 +51,28 @@ def test_group_keys_without_a_group_are_an_error(key):
     assert check_workloads(alone)[0] == f"workloads.0.{key.partition(':')[0]}: goes with group, which is not given"
 
 
+PRICED = "order: price, gpu_hour: 0.8"
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [
+    (PRICED, PRICED, []),
+    ("order: price", PRICED, [(
+        "warning: workloads.0.order: price is never known: it needs gpu_hour, or GPUs that gpus or kubernetes show; "
+        "so weight decides"
+    )]),
+    (PRICED, "order: 1", [
+        "workloads.1.order: must be price for all members of a role or none: ai/p has price"
+    ]),
+    ("order: 2", PRICED, ["workloads.1.order: must be price for all members of a role or none: ai/p has 2"]),
+    (f"role: x, {PRICED}", "role: y, order: 3", []),
+    (PRICED, "order: dear", ["workloads.1.order: must be a whole number from 0 to 100, or price, got dear"]),
+    (PRICED, "order: 101", ["workloads.1.order: must be a whole number from 0 to 100, or price, got 101"]),
+    (PRICED, "order: true", ["workloads.1.order: must be a whole number from 0 to 100, or price, got true"]),
+])  # fmt: skip
+def test_order_is_by_price_for_a_whole_role_with_prices_that_can_be_known(first, second, expected):
+    assert check_workloads(_workload("p", first), _workload("d", second)) == expected
+
+
 def test_different_ratios_of_one_role_name_both_members():
     lines = check_workloads(
         _workload("p", "role: prefill"),

@@ -1,5 +1,10 @@
 """Tests groups of triggers and annotations: group names within a namespace, and errors about contradicting members."""
 
+from math import nan
+
+import pytest
+
+from scaler.policy.groups import BY_PRICE
 from scaler.workloads.targets import Plans
 from tests.scaler.workloads.objects import configured, deployment, errors, names, refusal, scaled, trigger
 
@@ -19,6 +24,19 @@ def test_members_come_from_triggers_annotations_and_the_configuration(cluster):
         ("ai", "pd", "decode", "prefill", 0.5),
         ("ai", "pd", "", None, 0.0),
     ]
+
+
+def test_order_by_price_comes_from_triggers_and_annotations_with_the_requests_that_a_replica_holds(cluster):
+    world, keys = cluster(), {"engine": "vllm", "gateway": "epp", "group": "chat", "order": "price"}
+    registry = world.take(
+        scaled("l4", trigger(**keys, objectives__work="8"), minimum=1), deployment("h100", **keys, gpu_hour="6.9")
+    )
+    plans = {plan.workload.name: plan for plan in Plans(world.config).take(registry.workloads)}
+    members = [(plans[name].member.order, plans[name].member.holds) for name in ("l4", "h100")]
+    assert members == [(BY_PRICE, 8.0), (BY_PRICE, pytest.approx(nan, nan_ok=True))]
+    mixed = world.take(scaled("l4", trigger(**keys), minimum=1), deployment("h100", **{**keys, "order": "2"}))
+    bound = "must be price for all members of a role or none: ai/l4 has price"
+    assert errors(mixed) == [f"ai/Deployment/h100: tidegate.dev/order: {bound}"]
 
 
 def test_contradicting_member_has_no_workload_and_its_rejection_names_the_other(cluster):
