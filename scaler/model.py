@@ -91,8 +91,10 @@ class Evidence:
     gpu_share_replicas: int | None = None  # for which its share of the GPUs has room; None: no limit
     keep_warm_s: float | None = None  # idle so long before zero, at present
     starts_again_at: float | None = None  # POSIX seconds of a start in advance of the next request; None: not foreseen
-    cold_start_p50_s: float | None = None  # how long a start takes: as a rule, and nine of ten
+    cold_start_p50_s: float | None = None  # how long a start of a further replica takes: as a rule, and nine of ten
     cold_start_p90_s: float | None = None
+    zero_start_mean_s: float | None = None  # of the first replica after zero: the mean, and nine of ten
+    zero_start_p90_s: float | None = None
     cold_start_requests: float | None = None  # with an SLO: requests that a start delays, the mean of its last pauses
     cold_starts_covered: float | None = (
         None  # … and the further cold starts that its error budget covers; below 0: debt

@@ -111,10 +111,14 @@ def zero() -> list[Panel]:
         ),
         graph(
             "Cold starts",
-            "Duration of a start, from the pod's creation to its first token: median (0.5) and 90 % (0.9). The first "
-            "request after zero waits so long. Above 5 minutes (dashed) most clients time out.",
+            "Duration of a start, from the pod's creation to its first token: median (0.5) and 90 % (0.9) of further "
+            "replicas, and of the first after zero, for which a request waits. Above 5 minutes (dashed) most clients "
+            "time out.",
             "s",
-            [Query(of_one("tidegate_cold_start_seconds", "quantile"), "{{quantile}}")],
+            [
+                Query(of_one("tidegate_cold_start_seconds", "quantile"), "{{quantile}}"),
+                Query(of_one("tidegate_zero_start_seconds", "statistic"), "after zero, {{statistic}}"),
+            ],
             colours={"0.5": TEAL, "0.9": ORANGE},
             above=[Step(300, RED)],
         ),

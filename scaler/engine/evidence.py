@@ -117,7 +117,7 @@ def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dic
     rows, totals, readings, gpus = columns.rows, columns.totals, columns.totals.readings, columns.totals.gpus
     latest, signals, constraints, *_ = sources
     has_gpus = gpus.shown > 0
-    usual, slow = constraints.starts.times
+    further, zero = constraints.starts.times, constraints.starts.zero_times
     delayed, covered = constraints.error_budget
     saved_gpu_seconds, saved_money = constraints.saving(rows)
     probe_period, regular_until = latest.activity.probes.verdicts(rows, now)
@@ -140,8 +140,10 @@ def _numbers(columns: SweepColumns, sources: EvidenceSources, now: float) -> dic
         "gpu_share_replicas": optional_ints(np.where(np.isinf(columns.room), np.nan, columns.room)),
         "keep_warm_s": columns.keep_warm.tolist(),
         "starts_again_at": optional_floats(constraints.returns_at(rows)),
-        "cold_start_p50_s": optional_floats(usual[rows]),
-        "cold_start_p90_s": optional_floats(slow[rows]),
+        "cold_start_p50_s": optional_floats(further.p50[rows]),
+        "cold_start_p90_s": optional_floats(further.p90[rows]),
+        "zero_start_mean_s": optional_floats(zero.mean[rows]),
+        "zero_start_p90_s": optional_floats(zero.p90[rows]),
         "cold_start_requests": optional_floats(delayed[rows]),
         "cold_starts_covered": optional_floats(covered[rows]),
         "keep_warm_saves_gpu_seconds": optional_floats(saved_gpu_seconds),

@@ -25,8 +25,9 @@ from .trace import Case
 def overrides(case: Case, decision: Decision | None, hour: further_hour.Document | None = None) -> Step:
     """decision: the Board's, if it is of this moment, for the text of its overrides. hour: one more of keep-warm."""
     idle = not isnan(case.after.idle_since) and case.may_sleep
-    sentences = [*_idleness(case), *(further_hour.sentences(hour) if idle else ()), *_budget(case, decision)]
-    sentences += [*_sleep(decision), *_brake(case, decision), *_schedule(case, decision), *_share(case)]
+    sentences = [*_idleness(case), *(further_hour.sentences(hour) if idle else ()), *_start(case, decision)]
+    sentences += [*_budget(case, decision), *_sleep(decision)]
+    sentences += [*_brake(case, decision), *_schedule(case, decision), *_share(case)]
     if decision is not None and decision.evidence.queue_order is not None:
         sentences.append(f"Its place in the queue of its group is {decision.evidence.queue_order}.")
     if case.aside.group_floor > 0.0:
@@ -66,6 +67,17 @@ def _idleness(case: Case) -> list[str]:
     source = "" if case.readings.waker_fresh else ", if it has a wake source then"
     zero = f"at {clock(until)}, in {lasting(until - case.at)}"
     return [idle, f"{warm}. It goes to zero {zero}, without requests{source}."]
+
+
+def _start(case: Case, decision: Decision | None) -> list[str]:
+    """What the next request after zero would wait for."""
+    evidence = None if decision is None else decision.evidence
+    if evidence is None or evidence.zero_start_mean_s is None or evidence.zero_start_p90_s is None:
+        return []
+    if isnan(case.after.idle_since) or not case.may_sleep:
+        return []
+    usual, slow = lasting(evidence.zero_start_mean_s), lasting(evidence.zero_start_p90_s)
+    return [f"Its first replica after zero starts in {usual} on average, and in {slow} nine times of ten."]
 
 
 def _budget(case: Case, decision: Decision | None) -> list[str]:

@@ -104,8 +104,10 @@ class ConstraintSource:
 
     def at(self, now: float) -> Constraints:
         """The constraints at `now`, POSIX seconds."""
-        overrides = self._overrides.at(now, self.starts.times.p90)
-        lease = np.minimum(LEASE_STARTS * self.starts.times.p90 + LEASE_MORE_S, self._specs.lease_max)
+        slow = self.starts.zero_times.p90
+        # A schedule may begin at zero, or with replicas.
+        overrides = self._overrides.at(now, np.fmax(slow, self.starts.times.p90))
+        lease = np.minimum(LEASE_STARTS * slow + LEASE_MORE_S, self._specs.lease_max)
         expected = self.expected(now)
         self._at = now
         return Constraints(
@@ -161,17 +163,19 @@ class ConstraintSource:
         traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, ready)
         start, lowest = self._start_times(), self._rules.lowest
         if asleep is not None:
-            self._budget.spend_at_wakes(rows, traffic, ended, asleep, self._specs.ttft[rows], start.p50, now)
-        self._budget.observe(rows, traffic, ended, lowest, start.p50, now)
+            self._budget.spend_at_wakes(rows, traffic, ended, asleep, self._specs.ttft[rows], start.mean, now)
+        self._budget.observe(rows, traffic, ended, lowest, start.mean, now)
         resting = ~np.isnan(self._gaps.idle_since)
         resting[ended.rows] = False  # a request that came and went: the pause is another one
         self._stakes = self._weigh(start, resting, now)
         self._keep_warm.learn(ended, self._gaps, self.sleep.learn(ended, self._gaps, self._stakes, now), now)
 
     def _start_times(self) -> ColdStarts:
-        """With an SLO an unmeasured start counts as a usual one: a budget cannot wait for the first cold start."""
+        """Of the first replica after zero. With an SLO an unmeasured start counts as a usual one: a budget cannot wait
+        for the first cold start.
+        """
         has_slo = self._specs.itl > 0.0
-        return ColdStarts(*(np.where(has_slo & np.isnan(s), UNLEARNED_START_S, s) for s in self.starts.times))
+        return ColdStarts(*(np.where(has_slo & np.isnan(s), UNLEARNED_START_S, s) for s in self.starts.zero_times))
 
     def _weigh(self, start: ColdStarts, resting: Mask, now: float) -> Stakes:
         """Without the price of its own GPUs a replica costs `prices.gpu_hour` for each. One without a known GPU counts
@@ -182,8 +186,8 @@ class ConstraintSource:
         clients = np.ones(len(idle))
         has_slo = self._specs.itl > 0.0
         if has_slo.any():
-            clients = np.where(has_slo, self._budget.price(resting, start.p50, now), clients)
-        return Stakes(start.p50, start.p90, idle, clients * self._prices.waiting_hour / HOUR_S)
+            clients = np.where(has_slo, self._budget.price(resting, start.mean, now), clients)
+        return Stakes(start.mean, start.p90, idle, clients * self._prices.waiting_hour / HOUR_S)
 
     def returns_at(self, rows: Rows) -> Floats:
         """POSIX seconds when a start in advance of the next request will begin; NaN if none is planned."""

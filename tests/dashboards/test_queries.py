@@ -27,7 +27,7 @@ APART = {
     r"tidegate_gpu_(last_xid|lost)": "or breaks",
     r"tidegate_gpu_share_replicas": "and they are not divided",
     r"tidegate_(leader|peer_)": "it runs one replica",
-    r"tidegate_cold_start": "and sees no pods, of which one could see how long they take to start",
+    r"tidegate_(cold|zero)_start": "and sees no pods, of which one could see how long they take to start",
     r"tidegate_checkpoint_": "which keeps no checkpoints",
     r"tidegate_events_dropped": "and no Events are written on it",
     r"tidegate_node_(cost|gpu_seconds)": "it has no nodes",

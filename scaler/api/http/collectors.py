@@ -189,7 +189,7 @@ def families(board: Board, now: float) -> Iterator[Metric]:
             yield family
     yield from _objectives(decisions)
     yield _attainment(decisions)
-    yield _cold_starts(decisions)
+    yield from _cold_starts(decisions)
     yield _coded(
         "reason",
         "1 for the current reason (docs/explanation/concepts.md).",
@@ -255,10 +255,13 @@ def _split(name: str, text: str, decisions: Iterable[Decision], label: str, fiel
     return family
 
 
-def _cold_starts(decisions: Iterable[Decision]) -> Metric:
+def _cold_starts(decisions: Sequence[Decision]) -> Iterable[Metric]:
     text = "Start time from pod creation to first token, without the wait for a node."
     fields = {"0.5": "cold_start_p50_s", "0.9": "cold_start_p90_s"}
-    return _split("cold_start_seconds", text, decisions, "quantile", fields)
+    yield _split("cold_start_seconds", text, decisions, "quantile", fields)
+    text = "Start time of the first replica after zero: mean and 90th percentile."
+    fields = {"mean": "zero_start_mean_s", "p90": "zero_start_p90_s"}
+    yield _split("zero_start_seconds", text, decisions, "statistic", fields)
 
 
 def _attainment(decisions: Iterable[Decision]) -> Metric:

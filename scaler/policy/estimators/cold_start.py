@@ -20,8 +20,19 @@ run for a year has a measured start a second after Tidegate has begun. It is not
 Tidegate: only pods that became ready after the last one that counted. A pod that becomes unready and ready again, or
 whose containers restart, makes no second start, and one that ends before it is ready made none.
 
+**Two kinds of starts** are kept apart: of the first replica after zero, which a request waits for, and of further ones,
+which sizing waits for. They differ where engines are restored from a snapshot, as the memory of a process or of a GPU:
+the snapshot is on the node that ran the last replica, so the first is restored in seconds, and a further one on another
+node loads for minutes. A pod is the first if it becomes ready before any other that does not terminate. Of a kind
+without a measured start the times are those of the other.
+
+A snapshot needs no state between one replica and zero: it holds no GPU, so it is zero with a short start. But such
+starts have two modes, restored and cold, and a median is one of them; what a start costs on average is its mean. The
+slowest tenth counts as the 90th percentile there: a pod that loaded for a day says nothing of the next.
+
 Worked example: created at 0, no node from 1 on, scheduled at 240, ready at 310 while two requests wait, first token at
-313: unscheduled 239 s, scheduling 1 s, loading 70 s, first_token 3 s; the start took 74 s.
+313: unscheduled 239 s, scheduling 1 s, loading 70 s, first_token 3 s; the start took 74 s. Of four starts of 4 s and
+one of 85 s the median is 4 s, and the mean 20 s.
 """
 
 from __future__ import annotations
@@ -47,10 +58,18 @@ FIRST_TOKEN_S = 600.0
 
 
 class ColdStarts(NamedTuple):
-    """Seconds that a start takes, shape (rows,); NaN if none was measured. p50: typical. p90: to be safe."""
+    """Seconds that a start takes, shape (rows,); NaN if none was measured. p50: typical. p90: to be safe.
+
+    mean: what it costs on average; longer ones count as the p90.
+    """
 
     p50: Floats
     p90: Floats
+    mean: Floats
+
+    @classmethod
+    def unmeasured(cls, rows: int) -> ColdStarts:
+        return cls(*np.full((len(cls._fields), rows), np.nan))
 
 
 @dataclass(slots=True)
@@ -67,14 +86,19 @@ class _Awaited(NamedTuple):
     row: int
     ready_at: float
     until_ready: float  # seconds of its start so far; NaN unknown
+    first: bool = False  # after zero
 
 
 class Starts:
-    """The starts of a fixed list of workloads. times: how long they take, as of the last one."""
+    """The starts of a fixed list of workloads.
+
+    times: how long those of further replicas take, as of the last one. zero_times: those of the first after zero.
+    """
 
     def __init__(self, rows: int) -> None:
-        self.times = ColdStarts(np.full(rows, np.nan), np.full(rows, np.nan))
-        self._whole = Histograms(rows, EDGES, HALF_LIFE_S)
+        self.times, self.zero_times = ColdStarts.unmeasured(rows), ColdStarts.unmeasured(rows)
+        # In checkpoints the former are "whole": earlier versions have all starts there.
+        self._further, self._zero = (Histograms(rows, EDGES, HALF_LIFE_S) for _ in range(2))
         self._last: Floats = np.full(rows, np.nan)  # ready_at of the last that counted
         self._pods: list[dict[str, _Start]] = [{} for _ in range(rows)]
         self._awaited: dict[PodKey, _Awaited] = {}
@@ -83,6 +107,8 @@ class Starts:
         """Takes all the pods of a workload that serve requests. waiting: requests wait for it now."""
         before, after = self._pods[row], {}
         found_ready = []
+        pods = list(pods)
+        first = min((_ready_since(pod) for pod in pods if pod.was_ready and not pod.leaving), default=None)
         for pod in pods:
             start = before.get(pod.key.pod)
             if start is None or start.uid != pod.uid:
@@ -91,13 +117,13 @@ class Starts:
                     start.over = True
                     found_ready.append(pod)
             after[pod.key.pod] = start
-            self._follow(row, start, pod, waiting=waiting, now=now)
+            self._follow(row, start, pod, first=_ready_since(pod) == first, waiting=waiting, now=now)
         self._pods[row] = after
         for key in [key for key, awaited in self._awaited.items() if awaited.row == row and key.pod not in after]:
             self._finish(self._awaited.pop(key), np.nan)
         self._count_found(row, found_ready, now)
 
-    def _follow(self, row: int, start: _Start, pod: Pod, *, waiting: bool, now: float) -> None:
+    def _follow(self, row: int, start: _Start, pod: Pod, *, first: bool, waiting: bool, now: float) -> None:
         if start.over:
             return
         if start.unscheduled_since is None and start.from_the_first:
@@ -106,14 +132,14 @@ class Starts:
         if not pod.ready or pod.ready_at is None:
             return
         ready_at = min(pod.ready_at, now)  # a node's clock may be ahead of ours
-        awaited = _Awaited(row, ready_at, _seconds_until_ready(start, pod, ready_at))
+        awaited = _Awaited(row, ready_at, _seconds_until_ready(start, pod, ready_at), first)
         if waiting:
             self._awaited[pod.key] = awaited
         else:
             self._finish(awaited, np.nan)
 
     def _count_found(self, row: int, pods: Iterable[Pod], now: float) -> None:
-        """Counts pods that were ready when they were first observed."""
+        """Counts pods that were ready when they were first observed: what was there before them is not known."""
         last = self._last[row]
         for pod in pods:
             measured = pod.ready_at is not None and pod.scheduled_at is not None and not pod.restarted
@@ -143,22 +169,26 @@ class Starts:
 
     def _finish(self, start: _Awaited, first_token: float) -> None:
         seconds = start.until_ready + np.nan_to_num(first_token)
-        self._whole.add(np.array([start.row]), np.array([seconds]), start.ready_at)
+        histograms = self._zero if start.first else self._further
+        histograms.add(np.array([start.row]), np.array([seconds]), start.ready_at)
         self._last[start.row] = np.fmax(self._last[start.row], start.ready_at)
         self._measure(np.array([start.row]))
 
     def _measure(self, rows: Rows) -> None:
-        measured = rows[~np.isnan(self._whole.reference[rows])]  # without the rows that have no start
-        self.times.p50[rows] = self.times.p90[rows] = np.nan
-        self.times.p50[measured], self.times.p90[measured] = self._whole.quantiles((0.5, 0.9), measured)
+        further, zero = _times_of(self._further, rows), _times_of(self._zero, rows)
+        for times, mine, other in ((self.times, further, zero), (self.zero_times, zero, further)):
+            for column, new, instead in zip(times, mine, other, strict=True):
+                column[rows] = np.where(np.isnan(new), instead, new)
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps, one slot per workload."""
-        return {"coldstarts.last_at": self._last, **self._whole.columns("coldstarts.whole")}
+        further, zero = self._further.columns("coldstarts.whole"), self._zero.columns("coldstarts.zero")
+        return {"coldstarts.last_at": self._last, **further, **zero}
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise; a missing column changes nothing."""
-        self._whole.take("coldstarts.whole", columns, rows, source_rows)
+        self._further.take("coldstarts.whole", columns, rows, source_rows)
+        self._zero.take("coldstarts.zero", columns, rows, source_rows)
         copy_into({"coldstarts.last_at": self._last}, columns, rows, source_rows)
         self._measure(rows)
 
@@ -172,6 +202,26 @@ class Starts:
             for pod, awaited in other._awaited.items()
             if awaited.row in moved
         }
+
+
+def _ready_since(pod: Pod) -> tuple[float, str]:
+    """When it became ready, for a comparison: before all others if that is not known any more."""
+    return -np.inf if pod.ready_at is None else pod.ready_at, pod.uid
+
+
+def _times_of(histograms: Histograms, rows: Rows) -> ColdStarts:
+    """Those of `rows`, in their order."""
+    times = ColdStarts.unmeasured(len(rows))
+    places = np.flatnonzero(~np.isnan(histograms.reference[rows]))  # without the rows that have no start
+    if not len(places):
+        return times
+    p50, p90 = histograms.quantiles((0.5, 0.9), rows[places])
+    # As in a quantile a start counts as the upper end of its bucket: of one length all three are the same.
+    lengths = np.minimum(np.append(EDGES[1:], EDGES[-1]), p90[:, None])
+    mean = (histograms.shares(rows[places]) * lengths).sum(axis=1)
+    for column, new in zip(times, (p50, p90, mean), strict=True):
+        column[places] = new
+    return times
 
 
 def _seconds_until_ready(start: _Start, pod: Pod, ready_at: float) -> float:

@@ -92,7 +92,7 @@ class Saving(NamedTuple):
 class Stakes(NamedTuple):
     """The cost of a rest.
 
-    start, lead: seconds a start takes: typical (p50), and to be safe (p90); NaN unknown.
+    start, lead: seconds a start takes: the mean, and to be safe (p90); NaN unknown.
     idle:        money per second that one replica is up, with all its GPUs.
     waiting:     money per second of a start that requests wait for: one client, or with an SLO those of `error_budget`.
     """

@@ -1,9 +1,12 @@
 """Days of a workload on a fake clock: estimates and constraints together, as in the daemon."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from exporter.model import WorkloadKey
+from exporter.kubernetes.objects import Pod
+from exporter.model import PodKey, WorkloadKey
 from scaler.columns import State, translated
 from scaler.engine.checkpoint_format import pack, unpack
 from scaler.policy.prices import ReplicaCost
@@ -38,6 +41,37 @@ def test_break_even_follows_the_price_of_the_replica():
         each(TICK)
         windows.append(round(each.window))
     assert windows == [116, 404, 2899, 979]
+
+
+def test_restores_from_a_snapshot_shorten_keep_warm_although_further_replicas_start_cold():
+    played = Played()
+
+    def day(first, further):
+        """A start from zero, and one of a further replica beside it."""
+        pods = [
+            Pod(PodKey("ai", f"{name}-{played.now}"), f"{name}-{played.now}", node="n", scheduled_at=played.now)
+            for name in ("a", "b")
+        ]
+        ready = [replace(pod, ready=True, was_ready=True) for pod in pods]
+        one, two = (
+            replace(pod, ready_at=played.now + seconds) for pod, seconds in zip(ready, (first, further), strict=True)
+        )
+        for found, at in ((pods, 0.0), ([one, pods[1]], first), ([one, two], further), ([], further + 1.0)):
+            played.stands.starts.observe(0, found, waiting=False, now=played.now + at)
+        played.now += DAY - TICK
+        played(TICK)
+        return played.window
+
+    # A cold start of 85 s: 84.8 to 90.1 is one bucket, and 90 * (1 + 12) is break-even.
+    cold = [day(85.0, 85.0) for _ in range(14)][-1]
+    assert cold == pytest.approx(85.0 * 13.0, rel=0.06)
+    # Snapshots are switched on. 4 s is worth a break-even of 54 s, and 60 s are the least.
+    windows = [day(4.0, 85.0) for _ in range(21)]
+    assert windows == sorted(windows, reverse=True)
+    minutes = [round(window / 60.0) for window in (cold, windows[6], windows[20])]
+    assert minutes == [18, 8, 1]  # docs/explanation/estimators.md
+    # Sizing still waits for cold starts.
+    assert played.stands.starts.times.p50.tolist() == pytest.approx([85.0], rel=0.06)
 
 
 def test_last_known_price_holds_while_no_gpu_is_shown():

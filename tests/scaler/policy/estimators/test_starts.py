@@ -32,7 +32,7 @@ class Observed:
 
     @property
     def count(self):
-        return round(float(self.starts._whole.weights[0].sum()), 1)
+        return round(float(self.starts._further.weights[0].sum() + self.starts._zero.weights[0].sum()), 1)
 
 
 @pytest.fixture
@@ -202,3 +202,65 @@ def test_one_slow_start_of_a_new_image_raises_the_90th_percentile(observed):
     observed(pod("new", scheduled_at=100.0, ready_at=400.0), now=400)
     assert observed.starts.times.p50.tolist() == [about(71)]
     assert observed.starts.times.p90.tolist() == [about(301)]
+
+
+def test_first_replica_after_zero_and_further_ones_are_measured_apart(observed):
+    first, second = pod("a", scheduled_at=0.0), pod("b", scheduled_at=0.0)
+    observed(first, second, now=0)
+    restored = pod("a", scheduled_at=0.0, ready_at=4.0)
+    observed(restored, second, now=4)
+    observed(restored, pod("b", scheduled_at=0.0, ready_at=85.0), now=85)
+    assert observed.starts.zero_times.p90.tolist() == [about(4)]
+    assert observed.starts.times.p50.tolist() == [about(85)]
+    # A roll-out: the new one is there before the old one goes.
+    observed(restored, pod("c", scheduled_at=100.0), now=100)
+    observed(restored, pod("c", scheduled_at=100.0, ready_at=200.0), now=200)
+    assert observed.starts.zero_times.p90.tolist() == [about(4)]
+    assert observed.starts.times.p90.tolist() == [about(100)]
+
+
+def test_of_two_that_become_ready_together_the_earlier_is_the_first(observed):
+    observed(pod("a", scheduled_at=0.0), pod("b", scheduled_at=0.0), now=0)
+    observed(pod("a", scheduled_at=0.0, ready_at=30.0), pod("b", scheduled_at=0.0, ready_at=20.0), now=31)
+    assert observed.starts.zero_times.p50.tolist() == [about(21)]
+    assert observed.starts.times.p50.tolist() == [about(31)]
+
+
+def test_replica_beside_one_that_terminates_is_the_first(observed):
+    old = pod("old", scheduled_at=0.0, ready_at=70.0, leaving=True)
+    observed(old, pod("new", scheduled_at=100.0), now=100)
+    observed(old, pod("new", scheduled_at=100.0, ready_at=105.0), now=105)
+    # The old one was ready when it was found: what was before it is not known, so it is a further one.
+    assert observed.starts.zero_times.p50.tolist() == [about(5)]
+    assert observed.starts.times.p50.tolist() == [about(71)]
+
+
+@pytest.mark.parametrize("kind", ["first", "further"])
+def test_kind_without_a_measured_start_has_the_times_of_the_other(observed, kind):
+    beside = [] if kind == "first" else [pod("old", ready_at=0.0, node="n")]
+    observed(*beside, pod(scheduled_at=0.0), now=0)
+    observed(*beside, pod(scheduled_at=0.0, ready_at=70.0), now=70)
+    assert observed.count == 1
+    assert observed.starts.times.p50.tolist() == observed.starts.zero_times.p50.tolist() == [about(71)]
+    again = Starts(1)
+    again.take(observed.starts.columns(), ROW, ROW)
+    np.testing.assert_equal(again.zero_times, observed.starts.zero_times)
+
+
+def starts_of(observed, *seconds):
+    """Starts from zero, one after the other."""
+    for number, each in enumerate(seconds):
+        begun = 1000.0 * number
+        observed(pod(f"s{number}", created_at=begun, scheduled_at=begun), now=begun)
+        observed(pod(f"s{number}", created_at=begun, scheduled_at=begun, ready_at=begun + each), now=begun + each)
+        observed(now=begun + each + 1.0)
+    return observed.starts.zero_times
+
+
+def test_mean_of_restored_and_cold_starts_is_between_them(observed):
+    times = starts_of(observed, 4.0, 4.0, 85.0, 4.0, 4.0)
+    assert (times.p50.tolist(), times.p90.tolist(), times.mean.tolist()) == ([about(4)], [about(85)], [about(20.2)])
+
+
+def test_one_start_of_many_that_took_a_day_leaves_the_mean(observed):
+    assert starts_of(observed, *[70.0] * 12, 86400.0).mean.tolist() == [about(70)]
