@@ -23,7 +23,7 @@ from scaler.config.scalars import write_duration
 from scaler.model import Decision, Evidence, Objective, Reason
 from scaler.policy import batch
 from scaler.policy.attainment import DAYS, HOUR
-from scaler.policy.columns import OBJECTIVES, REASONS, Memory, Signal, Spec, Verdicts, unused_objectives
+from scaler.policy.columns import OBJECTIVES, REASONS, Memory, Signal, Verdicts, unused_objectives
 from scaler.policy.constraints import ConstraintSource
 from scaler.policy.kernel import choose
 from scaler.signals.aggregate import Aggregate
@@ -192,7 +192,7 @@ def _evidence(
             stale=latest.stale(plan.workload, now),
             incomplete=latest.incomplete(plan.workload, now),
             notes=(
-                *_notes(plan.spec, columns, index, has_gateway=latest.has_gateway(plan.workload)),
+                *_notes(plan, columns, index, has_gateway=latest.has_gateway(plan.workload)),
                 *latest.activity.probes.notes(row, now),
             ),
             **(
@@ -325,9 +325,9 @@ def _explain_published(columns: SweepColumns, index: int) -> str:
     )
 
 
-def _notes(spec: Spec, columns: SweepColumns, index: int, *, has_gateway: bool) -> tuple[str, ...]:
+def _notes(plan: WorkloadSpec, columns: SweepColumns, index: int, *, has_gateway: bool) -> tuple[str, ...]:
     """Sentences for a person that explain the decision."""
-    notes = []
+    notes, spec = [], plan.spec
     readings, reason = columns.totals.readings, REASONS[columns.verdicts.reason[index]]
     if columns.imputed[index]:
         notes.append(
@@ -338,6 +338,7 @@ def _notes(spec: Spec, columns: SweepColumns, index: int, *, has_gateway: bool) 
         notes.append(
             f"{columns.totals.sleeping[index]:.0f} of its engines in vLLM's sleep mode: until woken, a pod keeps its "
             "GPU and serves no request"
+            + ("; without sleep_mode Tidegate wakes only those that it put to sleep" if plan.sleep is None else "")
         )
     if reason is Reason.NO_WAKE_SOURCE:
         silent = bool(readings.gateway_fresh[index])

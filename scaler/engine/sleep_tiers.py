@@ -178,7 +178,17 @@ class SleepTiers:
             parts.append(f"a pause costs {ready} ready, {asleep} asleep, {zero} without sleep")
         if failure is not None:
             parts.append(failure)
+        if isnan(self._plans.rules.timeout[row]):
+            parts.append(self._uncalled(row))
         return "; ".join(parts)
+
+    def _uncalled(self, row: int) -> str:
+        """Who calls its engines, because Tidegate does not, and what is to be done."""
+        if self._memory.wakes[row]:
+            return "requests wait until another controller wakes its engines: calls is off"
+        if self._memory.tier[row] == ASLEEP and not self._memory.slept[row]:
+            return "another controller is to put its engines to sleep, and has not yet: calls is off"
+        return "another controller calls its engines"
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps, one slot per workload."""

@@ -1,6 +1,7 @@
 """The daemon puts an idle engine to sleep and wakes it: with a stand-in for vLLM, because sleep mode needs a GPU."""
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -134,4 +135,24 @@ async def test_no_engine_is_called_without_leave(daemon, vllm):
         await until_tier(running, "ready", replicas_sleeping=1)
         vllm.wake()
         await until(lambda: evidence(running), lambda found: (found["wake_s"] or 0.0) > 0.0)
+    assert vllm.calls == []
+
+
+async def test_controller_that_reads_the_board_puts_the_engine_to_sleep_and_wakes_it(daemon, vllm):
+    async with daemon(workload(vllm, calls="false")) as running:
+
+        async def act():
+            """What docs/how-to/groups.md asks of a controller, once."""
+            (entry,) = json.loads((await running.get("/api/v1/board/ai/chat"))[1])["workloads"]
+            tier = entry["evidence"]["sleep_tier"]
+            if tier == "asleep" and vllm.awake:
+                vllm.awake = False
+            elif tier == "ready" and not vllm.awake:
+                vllm.wake()
+            return vllm.awake, vllm.finished
+
+        await until(act, lambda state: state == (False, 0))
+        vllm.request()
+        await until(act, lambda state: state == (True, 1))
+        await until(act, lambda state: state == (False, 1))
     assert vllm.calls == []

@@ -1,15 +1,19 @@
 """An idle workload with sleep mode passes from ready to asleep to zero, with every proof of idleness."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.model import WorkloadKey
+from scaler.engine.decider import Decider
 from scaler.engine.engine_calls import Action
+from scaler.engine.prepare import replaceable
 from scaler.explain.document import DecisionExplainer
 from scaler.model import Board
 from scaler.policy.estimators.sleep_plan import SleepConfig
 
 CHAT = WorkloadKey("ai", "chat")
-IDLE_S, ASLEEP_S = 300.0, 60.0
+IDLE_S, ASLEEP_S, INTERVAL_S = 300.0, 60.0, 5.0
 SLEEP = SleepConfig(share=0.1, after=ASLEEP_S, earliest=15.0, timeout=30.0)
 
 
@@ -192,6 +196,58 @@ def test_state_is_published_and_no_engine_is_called_without_leave(stage, page, p
     idle.sweep()
     evidence = idle.decision().evidence
     assert (evidence.sleep_tier, evidence.wake_s) == ("ready", 2.0)
+
+
+def test_what_another_controller_has_to_do_is_said(stage, page, pages):
+    idle = stage(SLEEP._replace(timeout=None))
+
+    def said():
+        return idle.decision().evidence.sleep.rpartition("; ")[2]
+
+    idle.rounds(ASLEEP_S - 5.0, pages(idle))
+    assert said() == "another controller calls its engines"
+    idle.rounds(15.0, pages(idle))
+    assert said() == "another controller is to put its engines to sleep, and has not yet: calls is off"
+    idle.down = [True, True]
+    idle.round(pages(idle))
+    assert said() == "another controller calls its engines"
+    idle.round({**pages(idle), idle.front: page.epp(held=0, ready=2, passed_on=1)})
+    assert said() == "requests wait until another controller wakes its engines: calls is off"
+
+
+RELOADS = ["replaced in place", "another list"]
+
+
+@pytest.mark.parametrize("reload", RELOADS)
+@pytest.mark.parametrize("sleep", [None, SLEEP._replace(timeout=None)], ids=["no sleep mode", "no calls"])
+def test_engines_that_calls_put_to_sleep_are_woken_after_a_reload_without_leave(stage, pages, reload, sleep):
+    idle = stage()
+    to_sleep(idle, pages)
+    plans = [replace(idle.decider.plans[0], sleep=sleep)]
+    if reload == "replaced in place":
+        rows = replaceable(idle.decider.plans, plans)
+        idle.decider.replan(plans, rows, idle.decider.of_plans(rows, plans))
+    else:
+        other = Decider(plans, interval_s=INTERVAL_S, fresh_intervals=3.0, log_bytes=2**22)
+        other.take_over(idle.decider)
+        idle.decider = other
+    idle.round(pages(idle))
+    assert due(idle) == [(Action.WAKE_UP, engine) for engine in idle.engines]
+    idle.down = [False, True]
+    idle.round(pages(idle))
+    assert due(idle) == [(Action.WAKE_UP, idle.engines[1])]
+    idle.down = [False, False]
+    idle.round(pages(idle))
+    assert due(idle) == []
+
+
+@pytest.mark.parametrize("sleep", [None, SLEEP])
+def test_engine_asleep_without_sleep_mode_is_said_to_stay_so(stage, pages, sleep):
+    idle = stage(sleep=sleep)
+    idle.down = [True, False]
+    idle.round(pages(idle))
+    (note,) = [note for note in idle.decision().evidence.notes if "in vLLM's sleep mode" in note]
+    assert ("; without sleep_mode Tidegate wakes only those that it put to sleep" in note) is (sleep is None)
 
 
 def test_result_of_a_call_is_learned_or_told(stage, pages):

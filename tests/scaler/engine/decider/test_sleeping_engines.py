@@ -24,7 +24,10 @@ def test_sleeping_engine_is_counted_and_noted(stage, page):
     evidence = stage.decision().evidence
     assert (evidence.replicas_ready, evidence.replicas_sleeping) == (2, 1)
     assert evidence.notes == (
-        "1 of its engines in vLLM's sleep mode: until woken, a pod keeps its GPU and serves no request",
+        (
+            "1 of its engines in vLLM's sleep mode: until woken, a pod keeps its GPU and serves no request; "
+            "without sleep_mode Tidegate wakes only those that it put to sleep"
+        ),
     )
     stage.round(pages(stage, page))
     assert (stage.decision().evidence.replicas_sleeping, stage.decision().evidence.notes) == (0, ())
