@@ -210,7 +210,7 @@ class Endpoint(Section):
     kind: Annotated[str, KIND] | None = None
     """Kind of target. null: the engine for `pods`, epp for `gateway`, dcgm for `gpus`."""
     access: Access | None = None
-    """Credentials and TLS. null: none."""
+    """Credentials and TLS."""
 
     def pages(self, kind: str) -> tuple[str, ...]:
         """The URLs of `url` or `urls`; empty for the other locators, which need a lookup."""

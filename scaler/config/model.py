@@ -57,7 +57,7 @@ class DcgmExporter(Section):
     scheme: Scheme = "http"
     """Scheme."""
     access: Access | None = None
-    """Credentials and TLS. null: none."""
+    """Credentials and TLS."""
 
     def page_at(self, host: str, named_port: int) -> str:
         """The URL of one pod. named_port: the metrics port in the pod's spec, or the kind's default."""
@@ -183,7 +183,7 @@ class Scrape(Section):
     interval: Interval = 5.0
     """Time between scrapes of a target. Shorter detects bursts sooner and loads the engines more."""
     timeout: Interval = Field(default_factory=default_timeout)
-    """Time limit of a scrape, at most `interval`. Default: 3s, or `interval` if shorter."""
+    """Time limit of a scrape: `interval` at most, also by default."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
     """Larger responses fail; 100 GPUs need about 1 MiB. All responses together may use 16 times as much memory."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
@@ -208,8 +208,8 @@ class Freshness(Section):
     hold: Annotated[float, duration()] = 300.0
     """How long the last decision is held on stale samples; then callers get an error. 0: every gap is an error."""
     impute_after: Annotated[float, duration()] = Field(default_factory=_impute_after)
-    """If at least half of the ready pods respond for this long, the others count like them. At most `hold`. Default:
-    1m, or `hold` if shorter."""
+    """If at least half of the ready pods respond for this long, the others count like them. `hold` at most, also
+    by default."""
     at_start: Annotated[float, duration()] | None = None
     """How long a workload without restored state keeps at least its current replicas. null: two half-lives of
     `smoothing.down`, at least 1m."""
@@ -243,7 +243,7 @@ class GpuSharing(Section):
 
     growth: dict[str, Annotated[int, Field(ge=0, le=100_000)]] = Field(default_factory=dict)
     """GPUs that a node autoscaler may add at a time, by resource name, as `{nvidia.com/gpu: 8}`: replicas for so many
-    are published although no GPU is free, because only pending pods make it add nodes. Empty: none."""
+    are published without free GPUs, because only pending pods add nodes. Empty: none."""
     max_priority: Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = MOST_PRIORITY
     """Highest priority that triggers and annotations may set; a higher one counts as this."""
 
@@ -308,7 +308,7 @@ class Config(Section):
     tick: Annotated[float, duration(at_least_s=0.1, at_most_s=60)] = 1.0
     """Time between decisions of all workloads. New samples take effect at once."""
     state: Checkpoints | None = None
-    """Checkpoints. null: none; after a restart the cluster's replicas are held."""
+    """Checkpoints. null: after a restart the cluster's replicas are held."""
     log: Log = Log()
     """Log."""
     explain: Explain = Explain()
@@ -316,7 +316,7 @@ class Config(Section):
     links: Links = Links()
     """Links of the live page."""
     otlp: Otlp | None = None
-    """Traces and metrics by OTLP. null: none."""
+    """Traces and metrics by OTLP."""
     prices: Prices = Prices()
     """Costs of an idle GPU and of a waiting user."""
     sharing: GpuSharing | None = None
@@ -327,7 +327,7 @@ class Config(Section):
     gateways: Annotated[tuple[SharedGateway, ...], Many] = ()
     """Gateways that triggers and annotations may name."""
     kubernetes: Kubernetes | None = None
-    """Kubernetes API access; `{}` reads everything. null: none."""
+    """Kubernetes API access; `{}` reads everything."""
     mode: Mode = "act"
     """Default `mode` of all workloads (docs/how-to/observe-first.md)."""
     brake: Annotated[Brake, BRAKE] | None = None

@@ -228,14 +228,14 @@ class Workload(Section):
     weight: Weight = 1.0
     """Share of the queue among members of one role: its weight divided by their sum. 0: no share."""
     order: Order = 0
-    """Members of one role with a lower one get the queue first. `price`, for all members of a role: the cheapest first
+    """Members of one role with a lower one get the queue first. `price`, for a whole role: the cheapest
     (docs/how-to/groups.md)."""
     ratio: RoleRatio | None = None
-    """Bounds relative to another role. null: none. Needs `role`."""
+    """Bounds relative to another role. Needs `role`."""
     share: GpuShare = GpuShare()
     """Its part of shared GPUs. Without `sharing` it has no effect."""
     sleep_mode: SleepMode | None = None
-    """Sleep of idle engines. null: none."""
+    """Sleep of idle engines."""
     mode: Mode | None = None
     """Whether callers get the value (`act`) or an error (`observe`). null: `mode` of the file."""
 

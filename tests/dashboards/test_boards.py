@@ -260,7 +260,7 @@ def test_every_alert_is_named_by_a_panel_with_its_metrics():
 def test_every_runbook_names_a_board():
     text = (ROOT / "docs/how-to/runbooks.md").read_text(encoding="utf-8")
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        found = re.findall(r"\*\*Look at:\*\* ((?:\[[^\]]+\]\(dashboards\.md#[\w-]+\)(?:,\s)?)+)", section)
+        found = re.findall(r"\*\*See:\*\* ((?:\[[^\]]+\]\(dashboards\.md#[\w-]+\)(?:,\s)?)+)", section)
         assert len(found) == 1, section.splitlines()[0]
         assert set(re.findall(r"\[([^\]]+)\]", found[0])) <= TITLES
 

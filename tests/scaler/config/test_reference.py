@@ -23,24 +23,33 @@ def test_committed_reference_equals_the_generated_one():
 def test_every_key_has_one_entry_with_type_default_and_text():
     items = [line for line in reference().replace("\n  ", " ").splitlines() if line.startswith("- `")]
     forms = [
-        rf"- `{key}` \([^)]+\(#\w+\)" if is_section(field) else rf"- `{key}` \({_type_and_default(field)}"
+        rf"- `{key}` \([^)]+\(#\w+\)\)(?:: \S.*\.)?$" if is_section(field) else _form(key, field)
         for section in sections()
         for key, field in section.model_fields.items()
     ]
 
     assert len(items) == len(forms)
-    assert [item for item, form in zip(items, forms, strict=True) if not re.match(rf"{form}\): \S.*\.$", item)] == []
+    assert [item for item, form in zip(items, forms, strict=True) if not re.match(form, item)] == []
 
 
-def _type_and_default(field):
+def _form(key, field):
     """Empty lists, and null of other keys than sections and lists, are at the head of the page."""
+    links = any(sections_in(field.annotation))  # the section may say the same
+    text = r"\)(?:: \S.*\.)?$" if links else r"\): \S.*\.$"
     if field.is_required():
-        return r"(?:(?!; ).)+; required"
+        return rf"- `{key}` \((?:(?!; ).)+; required{text}"
     if field.default == ():
-        return r"list of (?:(?!; |\): ).)+"
+        return rf"- `{key}` \(list of (?:(?!; |\): ).)+{text}"
     is_list = "list" in str(field.annotation) or "tuple" in str(field.annotation)
-    is_plain_null = field.default is None and not is_list and not any(sections_in(field.annotation))
-    return r"(?:(?!; |\): ).)+" if is_plain_null else "(?:(?!; ).)+; default `.+`"
+    is_plain_null = field.default is None and not is_list and not links
+    return rf"- `{key}{'' if is_plain_null else ': [^`]+'}` \((?:(?!; |\): ).)+{text}"
+
+
+def test_text_of_a_section_that_the_section_repeats_is_left_to_it():
+    text = reference()
+
+    assert "- `smoothing` ([Smoothing](#smoothing))\n" in text
+    assert "\n## Smoothing\n\nHalf-lives of demand. " in text
 
 
 def test_every_link_leads_to_a_section():

@@ -8,6 +8,7 @@ import pytest
 from exporter.catalog.kind import PATH_LABELS, is_probe
 from scaler.config import Workload
 from scaler.config.loader import parse
+from scaler.policy.variants import BAND, SETTLE_S
 from scaler.signals.activity import MANY_RISES, RISES
 from scaler.workloads.targets import Plans
 
@@ -26,6 +27,11 @@ def test_its_examples_have_no_problem_and_are_groups(text):
 def test_without_a_group_the_first_example_is_warned_that_it_counts_twice():
     _, problems = parse(re.sub(r" group: chat, weight: \d,", "", BLOCKS[0]), "docs/how-to/groups.md")
     assert ["without a common group" in str(problem) for problem in problems] == [True]
+
+
+def test_difference_that_changes_an_order_is_that_of_the_code():
+    assert SETTLE_S == 3600.0
+    assert f"A new order needs a difference of {100.0 * BAND:g} % for an hour." in " ".join(GROUPS.split())
 
 
 def test_numbers_of_probes_are_those_of_the_code():
