@@ -99,6 +99,7 @@ class Decider:
         self.observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
         self._groups = Groups.stack([plan.member for plan in plans])
         self.owners = owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
+        sharing = self._groups.sharing(self._specs)
         self._latest = LatestSamples(
             [
                 TargetRules(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet, p.spec.hold, p.spec.slo)
@@ -107,10 +108,10 @@ class Decider:
             self.owners,
             limit_s=interval_s * fresh_intervals,
             pods=pods,
-            sharing=self._groups.sharing(self._specs),
+            sharing=sharing,
             hour=self._price,
         )
-        self._sizes = Sizes(self._specs, self._slack_s, Variants(plans, self._groups.sharing(self._specs)))
+        self._sizes = Sizes(self._specs, self._slack_s, Variants(plans, sharing))
         self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
         self._limits = GpuLimits(plans, self.observed)
         self.sleep = SleepTiers(plans, self._constraint_source.sleep, self._latest)

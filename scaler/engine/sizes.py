@@ -46,8 +46,8 @@ class Sizes:
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Copies state from `columns[source_rows]` into `rows`, pairwise."""
         copy_into(self.columns(), columns, rows, source_rows)
-        self.variants.make_sound()
         self.estimates[rows] = capacity.made_sound(self.estimates[rows])
+        self.variants.restore(self.estimates, self._specs.sizing_itl)
         self.jobs[rows] = batch.made_sound(self.jobs[rows])
         counts = self.attainment._asdict()
         unsound = rows[~attainment.made_sound({name: column[rows] for name, column in counts.items()})]

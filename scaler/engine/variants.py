@@ -19,7 +19,7 @@ from exporter.model import Floats
 from scaler.columns import Array, Mask, Rows, named
 from scaler.policy.columns import Ints
 from scaler.policy.groups import BY_PRICE, NONE, Sharing
-from scaler.policy.variants import UNORDERED, Ranks, Unit, ordered, prices, request_rates
+from scaler.policy.variants import UNORDERED, Learned, Ranks, Unit, learned_capacity, ordered, prices
 from scaler.workloads.spec import WorkloadSpec
 
 _COUNTS = ("first", "second", "third")
@@ -33,7 +33,7 @@ _MOST_SHOWN = 3  # prices of others, so that a sentence stays one
 
 
 class Variants:
-    """The orders of a fixed list of workloads. sharing: its `order` is changed in place."""
+    """The orders of a fixed list of workloads. sharing: its `order` and `learned` are changed in place."""
 
     def __init__(self, plans: Sequence[WorkloadSpec], sharing: Sharing) -> None:
         self._plans, self._sharing = plans, sharing
@@ -58,8 +58,8 @@ class Variants:
         rows = self.rows
         if not len(rows):
             return rows
-        rates = request_rates(estimates[rows], itl[rows], self._queue, now)
-        self._prices = prices(hour[rows], self._holds, rates, self._queue)
+        learned = self._learn(estimates, itl)
+        self._prices = prices(hour[rows], self._holds, learned.rate, self._queue)
         before = Ranks(self._ranks.rank[rows], self._ranks.since[rows])
         after = ordered(self._queue, self._prices.price, before, now)
         for column, new in zip(self._ranks, after, strict=True):
@@ -67,6 +67,12 @@ class Variants:
         self._apply()
         changed: Rows = rows[after.rank != before.rank]
         return changed
+
+    def _learn(self, estimates: Floats, itl: Floats) -> Learned:
+        """What replicas can do; without `objectives.work` it is also what they can hold of the queue."""
+        learned = learned_capacity(estimates[self.rows], itl[self.rows], self._queue)
+        self._sharing.learned[self.rows] = np.where(np.isnan(self._holds), learned.holds, np.nan)
+        return learned
 
     def _apply(self) -> None:
         self._sharing.order[self.rows] = np.maximum(self._ranks.rank[self.rows], 0)
@@ -102,10 +108,12 @@ class Variants:
         """The state that a checkpoint keeps, one slot per workload."""
         return named("variants", self._ranks._asdict())
 
-    def make_sound(self) -> None:
-        """After restored columns; `ordered` notices ranks that make no order."""
+    def restore(self, estimates: Floats, itl: Floats) -> None:
+        """Applies restored columns; `ordered` notices ranks that make no order. The arguments: as for `update`."""
         mine: Mask = np.zeros(len(self._ranks.rank), dtype=np.bool_)
         mine[self.rows] = True
         for column, blank in zip(self._ranks, Ranks.blank(1), strict=True):
             column[~mine] = blank[0]
         self._apply()
+        if len(self.rows):
+            self._learn(estimates, itl)

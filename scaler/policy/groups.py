@@ -124,6 +124,7 @@ class Groups(NamedTuple):
                 most=specs.maximum,
                 work=specs.targets[:, Signal.WORK],
                 order=self.order,
+                learned=np.full(len(self.role), np.nan),
             )
         )
 
@@ -298,6 +299,7 @@ class Sharing(NamedTuple):
     weight: its part of it, in any unit.
     most:   replicas it may have. work: requests that one of them should hold; NaN if it is not sized by that.
     order:  those of a lower one get the queue first.
+    learned: requests that one of them holds under its SLO, in place of `work`; NaN: not learned.
     """
 
     queue: Ints
@@ -305,12 +307,13 @@ class Sharing(NamedTuple):
     most: Floats
     work: Floats
     order: Ints
+    learned: Floats
 
     @classmethod
     def none(cls, rows: int) -> Sharing:
         """No workload shares its queue."""
         none, order = np.full(rows, NONE, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-        return cls(none, np.ones(rows), np.full(rows, np.inf), np.full(rows, np.nan), order)
+        return cls(none, np.ones(rows), np.full(rows, np.inf), np.full(rows, np.nan), order, np.full(rows, np.nan))
 
     def shares(self, rows: Ints) -> Bools:
         """Which of `rows` share their queue."""
@@ -332,7 +335,8 @@ class Sharing(NamedTuple):
         most = np.fmin(self.most, room)
         replicas = np.where(stuck, np.minimum(most, wanted), most)
         held = np.where(np.isnan(in_pods), 0.0, in_pods)
-        return np.where(np.isnan(self.work), np.inf, np.maximum(replicas * self.work - held, 0.0))
+        work = np.where(np.isnan(self.learned), self.work, self.learned)
+        return np.where(np.isnan(work), np.inf, np.maximum(replicas * work - held, 0.0))
 
     def parts(self, rows: Ints, amount: Floats, capacity: Floats) -> Floats:
         """The part (0..1) of its queue that belongs to each of `rows`; 1 if it shares none.

@@ -23,7 +23,8 @@ nothing: an engine that is not used keeps its last price, so the member that is 
 
 Worked example: an L4 at 0.8 an hour serves 2 requests a second, an H100 at 6.9 serves 20. A million requests cost 111
 on the L4 and 96 on the H100: the H100 is first, if there is no order yet. If the L4 was first it stays: 111 / 96 = 1.16
-is within the band. Before both have served LEARNED requests the L4 is first, at 0.8 a replica.
+is within the band. Before both have served LEARNED requests the L4 is first, at 0.8 a replica. If the tokens of a
+request may take 8 s, an L4 is full with 2 * 8 = 16 requests, and an H100 with 160.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .capacity import Estimate
+from .capacity import DEFAULTS, TARGET, Estimate
 from .columns import Bools, Ints
 from .sizing import capacity
 
@@ -62,8 +63,19 @@ class Prices(NamedTuple):
     unit: Ints
 
 
-def request_rates(estimates: Floats, itl: Floats, queue: Ints, now: float) -> Floats:
-    """Requests per second of one replica of each member, at the mean request of its queue; NaN: not learned.
+class Learned(NamedTuple):
+    """What one replica of each member can do at the mean request of its queue, shape (members,); NaN: not learned.
+
+    rate:  requests per second.
+    holds: requests in hand at that rate, if tokens come as slowly as the SLO allows; fewer where the KV cache is full.
+    """
+
+    rate: Floats
+    holds: Floats
+
+
+def learned_capacity(estimates: Floats, itl: Floats, queue: Ints) -> Learned:
+    """What the engines have shown.
 
     estimates: shape (members, WIDTH). itl: of the SLO, seconds; NaN without one. queue: the number of each one's queue.
     """
@@ -73,13 +85,15 @@ def request_rates(estimates: Floats, itl: Floats, queue: Ints, now: float) -> Fl
         # A member that is not learned yet has the priors as its requests.
         sums = np.bincount(queue, weights=np.where(learned, estimates[:, column], 0.0), minlength=len(queue))
         alike[:, column] = np.where(learned, sums[queue], estimates[:, column])
-    return 1.0 / np.where(learned, capacity(alike, itl, now).request_replica_s, np.nan)
+    rate = 1.0 / np.where(learned, capacity(alike, itl, 0.0).request_replica_s, np.nan)
+    output_s = alike[:, Estimate.OUTPUT_SUM] / alike[:, Estimate.OUTPUTS] * TARGET * itl
+    return Learned(rate, np.minimum(rate * output_s, DEFAULTS.full_kv / alike[:, Estimate.KV_PER_REQUEST]))
 
 
 def prices(hour: Floats, holds: Floats, rates: Floats, queue: Ints) -> Prices:
     """The price of each member in the unit of its queue.
 
-    hour: of one replica; NaN unknown. holds: requests in hand by configuration; NaN without. rates: `request_rates`.
+    hour: of one replica; NaN unknown. holds: requests in hand by configuration; NaN without. rates: learned ones.
     """
     unit = np.full(len(queue), Unit.REPLICAS, dtype=np.int64)
     divisor = np.ones(len(queue))

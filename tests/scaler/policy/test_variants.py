@@ -13,9 +13,9 @@ from scaler.policy.variants import (
     UNORDERED,
     Ranks,
     Unit,
+    learned_capacity,
     ordered,
     prices,
-    request_rates,
 )
 
 NAN = float("nan")
@@ -141,9 +141,11 @@ def estimates(step_s, prompt=500.0, output=200.0, requests=200.0):
 
 
 def rates(*rows, queue=None):
-    return request_rates(
-        np.stack(rows), np.full(len(rows), ITL), np.array(queue or [0] * len(rows)), now=1000.0
-    ).tolist()
+    return learned(*rows, queue=queue).rate.tolist()
+
+
+def learned(*rows, queue=None, itl=ITL):
+    return learned_capacity(np.stack(rows), np.full(len(rows), itl), np.array(queue or [0] * len(rows)))
 
 
 def test_members_are_compared_at_the_mean_request_of_their_queue():
@@ -157,9 +159,18 @@ def test_members_are_compared_at_the_mean_request_of_their_queue():
 
 def test_rate_is_unknown_before_enough_requests_and_without_an_slo():
     assert np.isnan(rates(estimates(0.02, requests=LEARNED - 1.0))).all()
-    assert np.isnan(request_rates(np.stack([estimates(0.02)]), np.array([NAN]), np.zeros(1, dtype=np.int64), 0.0)).all()
+    assert np.isnan(learned(estimates(0.02), itl=NAN)).all()
     # A member that is not learned leaves the mean request of the others alone.
     assert rates(estimates(0.02), estimates(0.01, output=9000.0, requests=6.0))[0] == rates(estimates(0.02))[0]
+
+
+def test_replica_holds_the_requests_that_arrive_while_one_takes_as_long_as_it_may():
+    one = estimates(0.01)
+    rate, holds = learned(one)
+    # 200 tokens at 0.8 of 50 ms.
+    assert holds.tolist() == pytest.approx((rate * 200 * 0.8 * ITL).tolist())
+    one[Estimate.KV_PER_REQUEST] = 0.05
+    assert learned(one).holds.tolist() == [pytest.approx(0.95 / 0.05)]
 
 
 def test_price_is_of_the_first_unit_that_is_known_of_every_member():

@@ -145,6 +145,25 @@ def test_learned_capacity_decides_before_replicas_and_small_moves_change_nothing
     assert [first(0.02, step_s)[0] for step_s in (0.009, 0.012, 0.013, 0.012)] == [H100] * 4
 
 
+def test_cheapest_variant_is_full_by_what_its_engine_can_do(stage, page):
+    group, again = (stage(slo=SLO, falls_back=True) for _ in range(2))
+    fill(group, page, 1)
+    assert fill(group, page, 65)[1] == 1  # 4 replicas at 16, as configured
+    learn(group, L4, 0.02)
+    # 31 a replica: 3.8 requests per second, whose 200 tokens may take 8 s.
+    for held in (65, 65, 120):
+        fill(group, page, held)
+    shares = group.decider._latest.totals(np.arange(2), group.now).readings.held
+    assert shares.tolist() == [0.0, 120.0]
+    # So it is from the first reading after a restart on.
+    again.now = group.now
+    again.decider.restore(group.decider.state(group.now), again.now)
+    fronts = {front: page.epp(held=120, ready=0) for front in again.front.values()}
+    again.land_together(fronts)
+    shares = again.decider._latest.totals(np.arange(2), again.now).readings.held
+    assert shares.tolist() == [0.0, 120.0]
+
+
 def test_order_survives_a_restart_that_has_no_prices_yet(stage, page):
     before, after = stage(), stage(l4=None, h100=None)
     for held in (0, 60):

@@ -94,6 +94,7 @@ def sharing(queue, weight, most=None, work=16.0):
             np.array(most or [np.inf] * size, dtype=float),
             np.full(size, work),
             np.zeros(size, dtype=np.int64),
+            np.full(size, np.nan),
         )
     )
 
@@ -133,6 +134,12 @@ def test_capacity_is_that_of_the_replicas_it_may_have(in_pods, wanted, pending, 
     columns = ([in_pods, 0.0], [wanted, 1.0], [pending, 0.0], [room, np.inf])
     capacity = one.capacity(*map(np.array, columns))
     assert capacity[0] == expected
+
+
+def test_learned_requests_in_hand_replace_the_configured_ones_where_they_are_known():
+    both = sharing([0, 0], [1, 1], most=[4, 4])
+    both.learned[0] = 100.0
+    assert both.capacity(np.zeros(2), np.ones(2), np.zeros(2), np.full(2, np.inf)).tolist() == [400.0, 64.0]
 
 
 def test_member_that_is_not_sized_by_requests_has_unlimited_capacity():
