@@ -239,12 +239,12 @@ def _bounded(groups: Groups, rows: Ints, alone: Floats, maxima: Floats) -> Float
         if (need == before).all():
             break
     missing = np.ceil(need - DUST) - have
-    return alone + _whole_shares(missing, groups.weight[rows], maxima - alone, role)
+    return alone + _whole_shares(missing, groups.weight[rows], maxima - alone, role, groups.order[rows])
 
 
-def _whole_shares(missing: Floats, weights: Floats, capacity: Floats, role: Ints) -> Floats:
+def _whole_shares(missing: Floats, weights: Floats, capacity: Floats, role: Ints, orders: Ints) -> Floats:
     """`allotted` in whole replicas that add up to what is missing. missing: shape (roles,)."""
-    shares = allotted(missing.clip(min=0.0), weights, capacity.clip(min=0.0), role)
+    shares = allotted(missing.clip(min=0.0), weights, capacity.clip(min=0.0), role, orders)
     order = np.argsort(role, kind="stable")
     reached = np.cumsum(shares[order])
     before = np.concatenate([[0.0], reached[:-1]])

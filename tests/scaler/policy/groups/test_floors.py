@@ -9,8 +9,8 @@ from scaler.policy.columns import Verdicts
 from scaler.policy.groups import Groups, Membership, closure, floors, woken_with
 
 
-def member(role="", name="pd", weight=1.0, to=None, least=0.0, most=np.inf):
-    return Membership("ai", name, role, weight, to, least, most)
+def member(role="", name="pd", weight=1.0, to=None, least=0.0, most=np.inf, order=0):
+    return Membership("ai", name, role, weight, to, least, most, order=order)
 
 
 def decode(least=0.0, most=np.inf, **more):
@@ -66,6 +66,12 @@ def test_missing_replicas_of_a_role_are_spread_by_weight():
     pair = [decode(1, weight=3.0), decode(1, weight=1.0)]
     assert needed([PREFILL, *pair], [10, 1, 1]) == [10, 7, 3]  # 8 are lacking: 6 and 2
     assert needed([PREFILL, *pair], [10, 1, 1], [100, 3, 100]) == [10, 3, 7]  # 6 and 2, of which 4 find no room
+
+
+def test_missing_replicas_of_a_role_go_to_a_lower_order_first():
+    pair = [decode(1, order=1), decode(1, order=0)]
+    assert needed([PREFILL, *pair], [9, 1, 1]) == [9, 1, 8]
+    assert needed([PREFILL, *pair], [9, 1, 1], maxima=[100, 100, 4]) == [9, 5, 4]
 
 
 def test_weight_of_0_neither_wakes_nor_is_woken():
