@@ -143,13 +143,13 @@ def _count_reversals(estimates: Floats, i: int, size: float, dt: float, now: flo
 
 
 @part
-def _rounded_down(estimates: Floats, i: int, size: float, constants: SizingConstants) -> float:
+def _rounded_down(size: float, stretch: float, constants: SizingConstants) -> float:
     """The size less `rounded_down`, but not below one replica; a size up to one replica stays as it is.
 
     Rounding up adds half a replica on average, which is headroom too. The more the error budget widens the headroom,
     the less is subtracted.
     """
-    left = max(0.0, 1.0 - estimates[i, Estimate.STRETCH] / constants.rounded_stretch)
+    left = max(0.0, 1.0 - stretch / constants.rounded_stretch)
     return max(size - constants.rounded_down * left, min(size, 1.0))
 
 
@@ -322,6 +322,68 @@ def _has_rates(rates: Floats, i: int) -> bool:
     return True
 
 
+class Arrivals(NamedTuple):
+    """What arrives at one workload, and what is done about it.
+
+    requests:  since the last update.
+    raw:       replicas of work that these are.
+    request_s: replica-seconds of one request.
+    backlog:   replica-seconds of the requests without a first token.
+    peak_s:    seconds of the shortest peak that makes requests late.
+    stretch:   of the headroom: 0 none, 1 all of it.
+    """
+
+    requests: float
+    raw: float
+    request_s: float
+    backlog: float
+    peak_s: float
+    stretch: float
+
+
+@part
+def count_arrivals(estimates: Floats, i: int, requests: float, raw: float, dt: float) -> None:
+    """Adds requests, and the work that they are in replicas, to the means over minutes and hours."""
+    estimates[i, Estimate.SLOW] += -expm1(-dt / SLOW_S) * (raw - estimates[i, Estimate.SLOW])
+    estimates[i, Estimate.SLOWER] += -expm1(-dt / SLOW_S) * (estimates[i, Estimate.SLOW] - estimates[i, Estimate.SLOWER])
+    estimates[i, Estimate.REQUESTS] = max(exp(-dt / MEMORY_S) * estimates[i, Estimate.REQUESTS] + requests, 0.0)
+
+
+@part
+def size_arrivals(
+    estimates: Floats,
+    i: int,
+    arrivals: Arrivals,
+    ready: float,
+    ttft: float,
+    start: float,
+    dt: float,
+    known_s: float,
+    now: float,
+    constants: SizingConstants,
+) -> None:
+    """Writes the size that follows from the arriving work: headroom, rounding, backlog, hold and burst guard.
+
+    ready: replicas, NaN unknown. dt: seconds since the last update; known_s: of these, those of which the rates are.
+    """
+    work, request_s = estimates[i, Estimate.WORK], arrivals.request_s
+    lasting = _lasting(estimates, i, _spread(work, request_s, ARRIVAL_S), constants)
+    spread = _spread(work, request_s, arrivals.peak_s)
+    headroom = np.sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
+    headroom *= (start / USUAL_START_S) ** constants.headroom_power
+    size = lasting + headroom * (1.0 + constants.stretch * arrivals.stretch)
+    size = _rounded_down(size, arrivals.stretch, constants)
+    size = _with_backlog(estimates, i, size, arrivals.backlog, ready, ttft, start, constants)
+    hold = _hold_s(estimates, i, start, constants)
+    if ready == 0.0 and not (arrivals.requests > 0.0 or arrivals.backlog > 0.0):
+        estimates[i, Estimate.PEAKS_FROM] = np.nan  # no replica is there that could be held
+    size = _largest(estimates, i, size, hold, now)
+    _count_reversals(estimates, i, size, dt, now)
+    estimates[i, Estimate.SIZE] = _guard(
+        estimates, i, size, arrivals.raw, arrivals.requests, ready, ttft, start, known_s, now, constants
+    )
+
+
 _COLUMNS = types.Array(types.float64, 2, "C")
 _CONSTANTS = typeof(DEFAULTS)
 
@@ -358,31 +420,14 @@ def _update(
         request_s = request_replica_s(estimates, i, itl[i], constants)
         arrived = rates[i, WorkRate.ARRIVED] * known_s
         raw = rates[i, WorkRate.ARRIVED] * request_s
-        estimates[i, Estimate.SLOW] += -expm1(-dt / SLOW_S) * (raw - estimates[i, Estimate.SLOW])
-        estimates[i, Estimate.SLOWER] += -expm1(-dt / SLOW_S) * (
-            estimates[i, Estimate.SLOW] - estimates[i, Estimate.SLOWER]
-        )
-        estimates[i, Estimate.REQUESTS] = max(exp(-dt / MEMORY_S) * estimates[i, Estimate.REQUESTS] + arrived, 0.0)
+        count_arrivals(estimates, i, arrived, raw, dt)
         backlog = unread * request_s
         late = backlog > constants.backlog_of_ttft * ttft[i] * replicas
         late = late or estimates[i, Estimate.GAP_SECONDS] > LATE_ITL * itl[i] * estimates[i, Estimate.GAPS]
         _follow_budget(estimates, i, arrived, misses[i], late, replicas, start[i], dt, now, constants)
-        work = estimates[i, Estimate.WORK]
-        lasting = _lasting(estimates, i, _spread(work, request_s, ARRIVAL_S), constants)
-        spread = _spread(work, request_s, _shortest_late_peak(estimates, i, itl[i], constants))
-        headroom = np.sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
-        headroom *= (start[i] / USUAL_START_S) ** constants.headroom_power
-        size = lasting + headroom * (1.0 + constants.stretch * estimates[i, Estimate.STRETCH])
-        size = _rounded_down(estimates, i, size, constants)
-        size = _with_backlog(estimates, i, size, backlog, ready[i], ttft[i], start[i], constants)
-        hold = _hold_s(estimates, i, start[i], constants)
-        if ready[i] == 0.0 and not (arrived > 0.0 or unread > 0.0):
-            estimates[i, Estimate.PEAKS_FROM] = np.nan  # no replica is there that could be held
-        size = _largest(estimates, i, size, hold, now)
-        _count_reversals(estimates, i, size, dt, now)
-        estimates[i, Estimate.SIZE] = _guard(
-            estimates, i, size, raw, arrived, ready[i], ttft[i], start[i], known_s, now, constants
-        )
+        peak_s = _shortest_late_peak(estimates, i, itl[i], constants)
+        arrivals = Arrivals(arrived, raw, request_s, backlog, peak_s, estimates[i, Estimate.STRETCH])
+        size_arrivals(estimates, i, arrivals, ready[i], ttft[i], start[i], dt, known_s, now, constants)
 
 
 class Capacity(NamedTuple):
