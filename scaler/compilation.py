@@ -23,7 +23,7 @@ from typing import NamedTuple
 # 0.4 s: it shows whether there is a cache. The halves take 10 s each.
 SMALLEST = "scaler.policy.attainment"
 HALF = ("scaler.policy.kernel", "scaler.signals.slot_sums", "scaler.policy.sleep_tiers", "scaler.signals.usage")
-OTHER_HALF = ("exporter.textformat.scanner", "scaler.policy.sizing", "scaler.policy.batch")
+OTHER_HALF = ("exporter.textformat.scanner", "scaler.policy.service_time", "scaler.policy.batch")
 WAIT_TIMES = 2.0  # as long as this half took: a second process that is slower is not waited for
 
 

@@ -274,6 +274,12 @@ def _recent_burst(estimates: Floats, i: int, now: float) -> float:
 
 
 @part
+def burst_replicas(estimates: Floats, i: int, now: float, constants: SizingConstants) -> float:
+    """Replicas that stay for a burst like those of MEMORY_S; 0 without one."""
+    return constants.burst_margin * _recent_burst(estimates, i, now)
+
+
+@part
 def _guard(
     estimates: Floats,
     i: int,
@@ -310,7 +316,7 @@ def _guard(
                 estimates[i, Estimate.BURST] = most
                 estimates[i, Estimate.BURST_AT] = now
             estimates[i, Estimate.SPELL_S] = estimates[i, Estimate.SPELL_LATE] = estimates[i, Estimate.SPELL_PEAK] = 0.0
-    return max(size, constants.burst_margin * _recent_burst(estimates, i, now))
+    return max(size, burst_replicas(estimates, i, now, constants))
 
 
 @part
@@ -345,7 +351,9 @@ class Arrivals(NamedTuple):
 def count_arrivals(estimates: Floats, i: int, requests: float, raw: float, dt: float) -> None:
     """Adds requests, and the work that they are in replicas, to the means over minutes and hours."""
     estimates[i, Estimate.SLOW] += -expm1(-dt / SLOW_S) * (raw - estimates[i, Estimate.SLOW])
-    estimates[i, Estimate.SLOWER] += -expm1(-dt / SLOW_S) * (estimates[i, Estimate.SLOW] - estimates[i, Estimate.SLOWER])
+    estimates[i, Estimate.SLOWER] += -expm1(-dt / SLOW_S) * (
+        estimates[i, Estimate.SLOW] - estimates[i, Estimate.SLOWER]
+    )
     estimates[i, Estimate.REQUESTS] = max(exp(-dt / MEMORY_S) * estimates[i, Estimate.REQUESTS] + requests, 0.0)
 
 
@@ -452,7 +460,7 @@ def _capacity(estimates: Floats, itl: Floats, now: float, shown: Floats) -> None
             shown[0, i] = request_replica_s(estimates, i, itl[i], DEFAULTS)
             shown[1, i] = empty_step(estimates, i)
             shown[2, i] = 1.0 + DEFAULTS.stretch * estimates[i, Estimate.STRETCH]
-            shown[3, i] = DEFAULTS.burst_margin * _recent_burst(estimates, i, now)
+            shown[3, i] = burst_replicas(estimates, i, now, DEFAULTS)
 
 
 def capacity(estimates: Floats, itl: Floats, now: float) -> Capacity:

@@ -205,30 +205,40 @@ class Sizing:
         self.work = self.arriving(arrived, counted(firsts), counted(computed), itl, dt)
         constants, request_s = self.constants, self.request_s(itl)
         raw, arrived = arrived * request_s, arrived * learned_s
-        self.slow += (1.0 - exp(-dt / SLOW_S)) * (raw - self.slow)
-        self.slower += (1.0 - exp(-dt / SLOW_S)) * (self.slow - self.slower)
-        self.requests = max(exp(-dt / MEMORY_S) * self.requests + arrived, 0.0)
+        self.count_arrivals(arrived, raw, dt)
         backlog = self.unread * request_s
         late = backlog > constants.backlog_of_ttft * ttft * ready or self.gap_seconds > LATE_ITL * itl * self.gaps
         self.budget.follow(misses, arrived, self.requests, late, ready, start, dt, now)
+        peak_s = min(max(itl * self.output.value, constants.shortest_peak_s), ARRIVAL_S)
+        stretch = self.budget.stretch
+        self.size_arrivals(
+            arrived, raw, request_s, backlog, peak_s, stretch, raw_ready, ttft, start, dt, learned_s, now
+        )
+
+    def count_arrivals(self, arrived, raw, dt):
+        """arrived: requests. raw: replicas of work that they are."""
+        self.slow += (1.0 - exp(-dt / SLOW_S)) * (raw - self.slow)
+        self.slower += (1.0 - exp(-dt / SLOW_S)) * (self.slow - self.slower)
+        self.requests = max(exp(-dt / MEMORY_S) * self.requests + arrived, 0.0)
+
+    def size_arrivals(self, arrived, raw, request_s, backlog, peak_s, stretch, ready, ttft, start, dt, learned_s, now):
+        """backlog: replica-seconds that wait. stretch: of the headroom, 0 to 1. ready: replicas, NaN unknown."""
+        constants = self.constants
         spread = sqrt(self.work * request_s / ARRIVAL_S)
         level = self.slow + constants.lead * (self.slow - self.slower)
         lasting = max(min(self.work, level), self.work - constants.noise * spread, 0.0)
-        peak_s = min(max(itl * self.output.value, constants.shortest_peak_s), ARRIVAL_S)
         spread = sqrt(self.work * request_s / peak_s)
         headroom = sqrt((constants.headroom * spread) ** 2 + constants.drift**2 * lasting)
         headroom *= (start / USUAL_START_S) ** constants.headroom_power
-        size = lasting + headroom * (1.0 + constants.stretch * self.budget.stretch)
-        size = self.rounded_down(size)
-        size = self.with_backlog(size, backlog, raw_ready, ttft, start)
+        size = lasting + headroom * (1.0 + constants.stretch * stretch)
+        size = self.rounded_down(size, stretch)
+        size = self.with_backlog(size, backlog, ready, ttft, start)
         hold = self.reversals.hold(start, constants)
-        if raw_ready == 0.0 and arrived <= 0.0 and self.unread <= 0.0:
+        if ready == 0.0 and arrived <= 0.0 and backlog <= 0.0:
             self.peaks = Peaks()
         size = self.peaks.largest(size, hold, now)
         self.reversals.follow(size, dt, now)
-        self.size = self.bursts.guard(
-            size, self.work, raw, arrived, self.requests, raw_ready, ttft, start, learned_s, now
-        )
+        self.size = self.bursts.guard(size, self.work, raw, arrived, self.requests, ready, ttft, start, learned_s, now)
 
     def learn_capacity(self, gaps, gap_seconds, computed, waiting, ready, itl, dt):
         kept = exp(-dt / WINDOW_S)
@@ -294,8 +304,8 @@ class Sizing:
         work = max(self.prefill / FULL_PREFILL, (self.prefill + self.decode) / room)
         return work if work > LEAST_WORK else 0.0
 
-    def rounded_down(self, size):
-        left = max(0.0, 1.0 - self.budget.stretch / self.constants.rounded_stretch)
+    def rounded_down(self, size, stretch):
+        left = max(0.0, 1.0 - stretch / self.constants.rounded_stretch)
         return max(size - self.constants.rounded_down * left, min(size, 1.0))
 
     def with_backlog(self, size, backlog, ready, ttft, start):
