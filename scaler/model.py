@@ -120,6 +120,11 @@ class Evidence:
     slo_requests_total: float | None = None  # measured so far
     slo_misses_total: float | None = None  # of these, those that missed it
     request_replica_s: float | None = None  # replica-seconds that one request takes
+    # Without counters of tokens the time of a request sizes the workload (Little's law); None with them.
+    request_s: float | None = None  # seconds that a request takes, the mean of the last ones
+    replica_requests: float | None = None  # requests in hand per replica meanwhile
+    request_slowdown: float | None = None  # what each further one adds to the time, as a share of that of one alone
+    replica_full: float | None = None  # requests with which a replica is full
     step_s: float | None = None  # seconds of a decode step with nothing in it, learned from the engine
     headroom_times: float | None = None  # what misses beyond the error budget multiply the headroom by
     burst_replicas: float | None = None  # that stay for a burst like the last ones; 0: none was recent

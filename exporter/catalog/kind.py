@@ -57,6 +57,9 @@ SIZED_BY = frozenset({
     Quantity.TOKENS_GENERATED, Quantity.FIRST_TOKENS, Quantity.ITL_COUNT, Quantity.ITL_SECONDS,
 })  # fmt: skip
 
+# What the time of a request sizes a workload by, where tokens are not counted (`scaler.policy.service_time`).
+TIMED_BY = frozenset({Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING, Quantity.REQUESTS_FINISHED})
+
 
 def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
     """The plan of a kind that is written as rows. Once per layout."""
@@ -142,6 +145,11 @@ class Kind:
     def sized_by_slo(self) -> bool:
         """Whether its targets expose all that an SLO sizes a workload by."""
         return not self.unsized and SIZED_BY.issubset(row.column for row in self.rows)
+
+    @property
+    def times_requests(self) -> bool:
+        """Whether its targets expose requests in hand and count finished ones: the time of a request follows."""
+        return TIMED_BY.issubset(row.column for row in self.rows)
 
     @property
     def measures_slo(self) -> bool:

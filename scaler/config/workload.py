@@ -276,6 +276,13 @@ class Workload(Section):
         return self.latency is not None and self.engine is not None and KINDS[self.engine].sized_by_slo
 
     @property
+    def sized_by_time(self) -> bool:
+        """Whether the time of its requests sizes it while its engine exposes no counters of tokens."""
+        if self.pods is None or self.engine is None or self.objectives.work is not None:
+            return False
+        return self.start_within is None and KINDS[self.engine].times_requests
+
+    @property
     def start_within(self) -> float | None:
         """Seconds within which each job of its queue must start; None without that SLO."""
         return None if self.slo is None else self.slo.start_within

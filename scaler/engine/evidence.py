@@ -181,6 +181,8 @@ def _evidence(
     asleep = sleep.evidence(columns.rows, [plans[row].workload for row in columns.rows.tolist()])
     ordered = sizes.variants.evidence(columns.rows)
     service, arrivals = (optional_floats(column) for column in sizes.queue_rates(columns.rows))
+    shown = sizes.request_times(columns.rows, columns.totals, now)
+    times = {name: optional_floats(column) for name, column in shown._asdict().items()}
     for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
         yield Evidence(
@@ -195,17 +197,26 @@ def _evidence(
                 *_notes(plan, columns, index, has_gateway=latest.has_gateway(plan.workload)),
                 *latest.activity.probes.notes(row, now),
             ),
-            **(
-                {}
-                if plan.spec.slo is None
-                else slo.fields(
-                    index, plan.spec.slo, latest.untimed(plan.workload, now), _unsized(plan, columns.totals, index)
-                )
-            ),
             **asleep[index],
             **ordered[index],
-            **queue_fields(plan.spec.start_within, service[index], arrivals[index], slow_starts[index]),
+            **{
+                **(
+                    {}
+                    if plan.spec.slo is None
+                    else slo.fields(
+                        index, plan.spec.slo, latest.untimed(plan.workload, now), _unsized(plan, columns.totals, index)
+                    )
+                ),
+                **queue_fields(plan.spec.start_within, service[index], arrivals[index], slow_starts[index]),
+                **_known(times, index),
+            },
         )
+
+
+def _known(columns: Mapping[str, Sequence[float | None]], index: int) -> dict[str, float]:
+    """The fields of a row that are known, by name."""
+    row = ((name, column[index]) for name, column in columns.items())
+    return {name: value for name, value in row if value is not None}
 
 
 class SloEvidence(NamedTuple):
@@ -255,7 +266,7 @@ class SloEvidence(NamedTuple):
 
 def _unsized(plan: WorkloadSpec, totals: Aggregate, index: int) -> str:
     """Why the SLO does not size the workload now; "" if it does."""
-    if not plan.spec.sized_by_slo:
+    if plan.slo_unsized or not plan.spec.sized_by_slo:
         return plan.slo_unsized
     return "an engine exposes no counters of requests and tokens" if totals.uncounted[index] > 0.0 else ""
 

@@ -2,8 +2,8 @@
 the orders of queues that prices decide. Pure.
 
 Worked example: `Sizes(specs, 15.0).signals(rows, totals, smoothed, now)` appends to the smoothed signals what the SLO
-of each workload needs, in replicas; NaN for one without an SLO, or whose engine exposes no counters of tokens. Of the
-latter the SLO is measured, if there are histograms.
+of each workload needs, in replicas. Where an engine exposes no counters of tokens, it is what the time of a request
+needs, and NaN without that or without an SLO. The SLO is measured all the same, if there are histograms.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import numpy as np
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
-from scaler.policy import attainment, batch, capacity, sizing
+from scaler.policy import attainment, batch, capacity, service_time, sizing
 from scaler.policy.attainment import Attained, Attainment, SloWindow
 from scaler.policy.batch import BatchInputs, JobEstimate
 from scaler.policy.capacity import Estimate, WorkRate
 from scaler.policy.columns import Signal, Specs
 from scaler.policy.estimators.cold_start import ColdStarts
+from scaler.policy.service_time import RequestTime, RequestTimes, TimeInputs
 from scaler.policy.sizing import (
     Capacity,
     SizingInputs,
@@ -37,10 +38,11 @@ class Sizes:
         self.estimates = capacity.blank(len(specs.itl))
         self.attainment = attainment.blank(len(specs.itl))
         self.jobs = batch.blank(len(specs.itl))
+        self.times = service_time.blank(len(specs.itl))
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live."""
-        estimates = {"estimates": self.estimates, "jobs": self.jobs}
+        estimates = {"estimates": self.estimates, "jobs": self.jobs, "residence": self.times}
         return named("sizing", estimates) | named("attainment", self.attainment._asdict()) | self.variants.columns()
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
@@ -49,6 +51,7 @@ class Sizes:
         self.estimates[rows] = capacity.made_sound(self.estimates[rows])
         self.variants.restore(self.estimates, self._specs.sizing_itl)
         self.jobs[rows] = batch.made_sound(self.jobs[rows])
+        self.times[rows] = service_time.made_sound(self.times[rows])
         counts = self.attainment._asdict()
         unsound = rows[~attainment.made_sound({name: column[rows] for name, column in counts.items()})]
         for name, column in attainment.blank(len(unsound))._asdict().items():
@@ -61,8 +64,11 @@ class Sizes:
         """
         if not np.isnan(self._specs.start_within).all():
             self._update_queues(totals, complete, starts.p90, now)
+        timed = self._timed(np.arange(len(self.estimates)), totals)
+        if timed.any():
+            self._update_times(timed, totals, complete, starts.p50, now)
         if not np.isnan(self._specs.itl).all():
-            self._update_engines(totals, complete, starts.p50, now)
+            self._update_engines(timed, totals, complete, starts.p50, now)
         return self.variants.update(hour, self.estimates, self._specs.sizing_itl, now)
 
     def _update_queues(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
@@ -80,7 +86,40 @@ class Sizes:
         )
         batch.update(self.jobs, self._specs.start_within, inputs, now, self._longest_s)
 
-    def _update_engines(self, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
+    def _timed(self, rows: Rows, totals: Aggregate) -> Mask:
+        """Which of these workloads the time of a request sizes now: their engines expose no counters of tokens.
+
+        Where no engine is, nothing is exposed: what is known decides.
+        """
+        is_empty = (totals.readings.pods_fresh == 0.0) & self._is_known(rows)
+        has_no_tokens = np.isnan(self._specs.sizing_itl[rows]) | (totals.uncounted > 0.0) | is_empty
+        has_counted = self.estimates[rows, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
+        is_timed: Mask = self._specs.by_time[rows] & has_no_tokens & ~has_counted
+        return is_timed
+
+    def _is_known(self, rows: Rows) -> Mask:
+        known: Mask = self.times[rows, RequestTime.REQUESTS] >= service_time.FEWEST_TIMED
+        return known
+
+    def _update_times(self, timed: Mask, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
+        readings = totals.readings
+        rates = np.where(complete[:, None], totals.rates[:, [WorkRate.ARRIVED, WorkRate.FINISHED]], np.nan)
+        in_hand = totals.latest[:, Signal.WORK].copy()
+        # Where no engine is, nothing is worked on: only what comes to the gateway arrives.
+        empty = complete & (readings.pods_fresh == 0.0)
+        rates[empty], in_hand[empty] = zero_if_unknown(rates[empty]), zero_if_unknown(in_hand[empty])
+        inputs = TimeInputs(
+            arrived=rates[:, 0],
+            finished=rates[:, 1],
+            in_hand=in_hand,
+            waiting=zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held),
+            ready=readings.ready,
+            ttft=self._specs.ttft,
+            start=np.where(np.isnan(start_s), sizing.UNLEARNED_START_S, start_s),
+        )
+        service_time.update(self.times, self.estimates, timed, inputs, now, self._longest_s)
+
+    def _update_engines(self, timed: Mask, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
         readings = totals.readings
         rates = np.where(complete[:, None], totals.rates, np.nan)
         # Sums without the tokens of one engine are too small. The latencies of the others are measured all the same.
@@ -98,7 +137,7 @@ class Sizes:
             start=np.where(np.isnan(start_s), sizing.UNLEARNED_START_S, start_s),
             misses=served.misses,
         )
-        slos = SloColumns(self._specs.ttft, self._specs.sizing_itl)
+        slos = SloColumns(self._specs.ttft, np.where(timed, np.nan, self._specs.sizing_itl))
         sizing.update(self.estimates, slos, inputs, now, self._longest_s)
 
     def attained(self, rows: Rows, window: SloWindow) -> Attained:
@@ -109,13 +148,19 @@ class Sizes:
         """What one replica of these workloads can do, and what widens their size. now: POSIX seconds."""
         return sizing.capacity(self.estimates[rows], self._specs.sizing_itl[rows], now)
 
+    def request_times(self, rows: Rows, totals: Aggregate, now: float) -> RequestTimes:
+        """How long requests of these workloads take; NaN for those that their tokens size. now: POSIX seconds."""
+        shown = service_time.request_times(self.times[rows], self.estimates[rows], now)
+        timed = self._timed(rows, totals)
+        return RequestTimes(*(np.where(timed, column, np.nan) for column in shown))
+
     def queue_rates(self, rows: Rows) -> tuple[Floats, Floats]:
         """Jobs per second that a busy replica of these workloads finishes, and that arrive; NaN unknown."""
         service = self.jobs[rows, JobEstimate.SERVICE]
         return service, np.where(np.isnan(service), np.nan, self.jobs[rows, JobEstimate.STREAM])
 
     def signals(self, rows: Rows, totals: Aggregate, smoothed: Floats, now: float) -> Floats:
-        """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and the size by the SLO.
+        """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and what arriving work needs.
 
         A size counts for as long as a decision is held. A response without counters is an incomplete one if its
         workload has counted requests before. smoothed: shape (rows, SMOOTHED). now: POSIX seconds. Writes the arriving
@@ -124,7 +169,8 @@ class Sizes:
         estimates = self.estimates[rows]
         has_counted = estimates[:, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
         old = now - estimates[:, Estimate.AT] > self._specs.hold[rows] + self._longest_s
-        sizes_it = (self._specs.sizing_itl[rows] > 0.0) & ~old & (has_counted | ~(totals.uncounted > 0.0))
+        sizes_it = (self._specs.sizing_itl[rows] > 0.0) & (has_counted | ~(totals.uncounted > 0.0))
+        sizes_it = (sizes_it | (self._timed(rows, totals) & self._is_known(rows))) & ~old
         work, size = estimates[:, Estimate.WORK], estimates[:, Estimate.SIZE]
         queues = self._specs.start_within[rows] > 0.0
         if queues.any():

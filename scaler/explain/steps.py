@@ -270,6 +270,8 @@ def objectives(case: Case, decision: Decision | None = None) -> Step:
         slo = decision.evidence.slo
         sentences.append(f"{slo[0].upper()}{slo[1:]}.")
         sentences.extend(_capacity(decision.evidence))
+    if decision is not None:
+        sentences.extend(_request_time(decision.evidence))
     table = ExplainTable(("objective", "smoothed", "per replica", "replicas"), tuple(rows))
     return Step("objectives", "Demand of each objective", tuple(sentences), table)
 
@@ -283,6 +285,29 @@ def _capacity(evidence: Evidence) -> Iterator[str]:
     if evidence.headroom_times is not None and evidence.headroom_times > 1.0:
         times = number(evidence.headroom_times)
         yield f"More requests missed the SLO than the error budget allows: the headroom is {times} times as large."
+    if evidence.burst_replicas:
+        yield f"{counted(evidence.burst_replicas, 'replica')} stay for a burst like the last one, two hours at most."
+
+
+def _request_time(evidence: Evidence) -> Iterator[str]:
+    """How the time of a request sizes the workload, without counters of tokens."""
+    taken, each, slower, full, work = (
+        evidence.request_s,
+        evidence.replica_requests,
+        evidence.request_slowdown,
+        evidence.replica_full,
+        evidence.request_replica_s,
+    )
+    if taken is None or each is None or slower is None or full is None or work is None:
+        return
+    yield (
+        f"No tokens are counted. {counted(each, 'request')} in hand per replica at {number(each / taken)} requests per "
+        f"second, the means of the last ones: a request takes {number(taken)} s (Little's law)."
+    )
+    yield (
+        f"Each further one adds {number(100.0 * slower)} % of the time of one alone, so a replica is full at "
+        f"{counted(full, 'request')}, and serves {number(1.0 / work)} per second."
+    )
     if evidence.burst_replicas:
         yield f"{counted(evidence.burst_replicas, 'replica')} stay for a burst like the last one, two hours at most."
 

@@ -149,7 +149,8 @@ def _serving(case: Case) -> str:
         work = float(case.aside.latest[signal])
         if case.plan.spec.start_within is not None:
             return f"{hand}, and {number(value)} replicas start each job in time"
-        return f"{hand}; work for {counted(work, 'replica')} arrives, and the SLO needs {number(value)}"
+        needs = "it" if case.plan.spec.slo is None else "the SLO"
+        return f"{hand}; work for {counted(work, 'replica')} arrives, and {needs} needs {number(value)}"
     what = "of its KV cache is used" if signal is Signal.KV_CACHE else "of its GPUs' engines are active"
     return f"{number(value)} {what} and the target is {number(target)}; {hand}"
 

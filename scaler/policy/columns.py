@@ -55,7 +55,7 @@ class Signal(IntEnum):
     WORK = 0  # requests waiting, running and held by a gateway: a sum over the workload
     KV_CACHE = 1  # ratio: a mean over its ready replicas
     GPU_ENGINE = 2  # ratio: a mean over the GPUs that are exclusively its
-    SLO = 3  # replicas: what arriving work needs under the SLO (`sizing`); it is not smoothed again
+    SLO = 3  # replicas: what arriving work needs (`sizing`, `service_time`); it is not smoothed again
 
 
 OBJECTIVES = {signal: signal.name.lower() for signal in Signal}  # the names of the objectives
@@ -118,8 +118,9 @@ class Spec:
                the windows are filled.
     ttft, itl: the SLO: seconds until the first token, and between two tokens; None without an SLO. It is measured, and
                it sizes the workload if SLO is among the targets.
+    by_time:   the time of a request sizes it while its engine exposes no counters of tokens.
     start_within: the SLO of a queue: seconds from a job's arrival to its start; None without one.
-    falls_back: work and KV cache count only while what the SLO needs is unknown: the engine has no such counters.
+    falls_back: work and KV cache count only while what arrives needs is unknown: the engine has no such counters.
     holds_incomplete: while readings are lower bounds no decision falls and nothing is idle; False ignores that.
     wakes_blind: at zero and without readings for longer than `hold`, it is woken rather than left.
     lease_max: a workload that was woken is kept up for so long at most until its first replica is ready.
@@ -148,6 +149,7 @@ class Spec:
     itl: float | None = None
     start_within: float | None = None
     falls_back: bool = False
+    by_time: bool = False
 
     @property
     def slo(self) -> tuple[float, float] | None:
@@ -156,12 +158,12 @@ class Spec:
 
     @property
     def sized_by_slo(self) -> bool:
-        """Whether the SLO is one of the objectives; one that is not is measured alone."""
+        """Whether what arrives is one of the objectives; without it an SLO is measured alone."""
         return any(signal is Signal.SLO for signal, _ in self.targets)
 
 
 def unused_objectives(spec: Spec, *, sized: bool) -> tuple[Signal, ...]:
-    """The objectives that do not count now. sized: what the SLO needs is known."""
+    """The objectives that do not count now. sized: what arrives needs is known."""
     if not spec.falls_back:
         return ()
     return (Signal.WORK, Signal.KV_CACHE) if sized else (Signal.SLO,)
@@ -192,6 +194,7 @@ class SpecOf(NamedTuple, Generic[Number, Flag, PerSignal]):
     itl: Number
     start_within: Number
     falls_back: Flag
+    by_time: Flag
 
 
 class SpecSlot(SpecOf[float, bool, PerSignalSlot]):

@@ -13,9 +13,11 @@ its largest value counts. Without it, such a request would be subtracted again f
 Tokens of prompts that a cache had are no work. An engine that does not tell them apart counts as computing all of them.
 
 Rates of an engine are known together, or none of them is; those of the times between tokens for themselves, and so are
-those of each latency of the SLO: an engine that exposes no counters of tokens may have them alone. A histogram is split
-at the SLO into four counters (`exporter.histogram`); if one of them has fallen, the engine was restarted and all four
-are counted from 0. At another SLO than before they are other counters, so their rates are not known for one response.
+those of each latency of the SLO: an engine that exposes no counters of tokens may have them alone. Of such an engine
+arriving and finished requests are known too, if it exposes requests in hand and counts finished ones. A histogram is
+split at the SLO into four counters (`exporter.histogram`); if one of them has fallen, the engine was restarted and all
+four are counted from 0. At another SLO than before they are other counters, so their rates are not known for one
+response.
 
 Worked example: in 5 s an engine finishes 10 requests and has 4 more in hand than before: 2.8 arrive per second.
 """
@@ -105,7 +107,10 @@ def of_engine(
     # A request that is counted and its tokens that are not would change the means.
     gaps = rates[WorkRate.GAPS :]
     if isnan(sum(rates[: WorkRate.GAPS])):
+        requests = rates[WorkRate.ARRIVED], rates[WorkRate.FINISHED]
         rates = [nan] * WorkRate.GAPS + (gaps if not is_counted else [nan] * len(gaps))
+        if not is_counted and not isnan(sum(requests)):
+            rates[WorkRate.ARRIVED], rates[WorkRate.FINISHED] = requests
     if isnan(sum(gaps)):
         rates[WorkRate.GAPS :] = [nan] * len(gaps)
     values[Column.UNCOUNTED] = not is_counted

@@ -245,7 +245,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
         Signal.WORK: workload.work,
         Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
         Signal.GPU_ENGINE: workload.objectives.gpu_engine,
-        Signal.SLO: 1.0 if workload.sized_by_slo else None,
+        Signal.SLO: 1.0 if workload.sized_by_slo or workload.sized_by_time else None,
     }
     sized_by = {signal: target for signal, target in objectives.items() if target is not None}
     slo = workload.latency
@@ -273,6 +273,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
             itl=None if slo is None else slo.itl,
             start_within=workload.start_within,
             falls_back=Signal.SLO in sized_by and workload.objectives.work is None,
+            by_time=workload.sized_by_time,
         ),
         smoothing=HalfLives(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
         queue=workload.model,
@@ -297,7 +298,9 @@ def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides
     keep_warm = plan.spec.keep_warm if written.keep_warm else 0.0
     # A Job takes one request, and a number that counts arrivals would start Jobs for requests that others have taken.
     targets = tuple((signal, target) for signal, target in plan.spec.targets if signal is not Signal.SLO)
-    unsized = replace(plan.spec, targets=targets, ttft=None, itl=None, start_within=None, falls_back=False)
+    unsized = replace(
+        plan.spec, targets=targets, ttft=None, itl=None, start_within=None, falls_back=False, by_time=False
+    )
     return replace(plan, spec=replace(unsized, keep_warm=keep_warm, young=0.0, jobs=True), sleep=None)
 
 

@@ -92,6 +92,11 @@ def test_kinds_that_count_requests_tokens_and_times_between_them_are_sized_by_an
     }  # fmt: skip
 
 
+def test_kinds_that_count_finished_requests_beside_those_in_hand_are_sized_by_their_time():
+    timed = {name for name, kind in KINDS.items() if kind.times_requests and not kind.sized_by_slo}
+    assert timed == {"tgi", "triton", "trtllm", "ray_serve", "celery", "dynamo"}  # the last two are no engines
+
+
 def test_kind_whose_slo_is_only_measured_says_why():
     measured = {name for name, kind in KINDS.items() if kind.measures_slo and not kind.sized_by_slo}
     assert measured == {name for name, kind in KINDS.items() if kind.unsized} == {"triton", "trtllm"}

@@ -176,13 +176,31 @@ def test_clock_set_back_has_no_rates_once(engine):
     assert rate(engine.respond(5.0, finished=17.0), WorkRate.FINISHED) == 1.0
 
 
+OF_REQUESTS = (WorkRate.ARRIVED, WorkRate.FINISHED)
+
+
 @pytest.mark.parametrize("name", ["generated", "finished", "first_tokens", "prompt"])
 def test_engine_without_a_counter_of_requests_or_tokens_is_uncounted_and_has_only_times_between_tokens(engine, name):
     engine.respond(without=[name], running=3.0)
     values = engine.respond(without=[name], running=3.0, gaps=50.0, gap_seconds=1.0)
     assert values[Column.UNCOUNTED] == 1.0
-    assert np.isnan(values[Column.RATES : Column.RATES + WorkRate.GAPS]).all()
+    assert all(isnan(rate(values, which)) for which in range(WorkRate.GAPS) if which not in OF_REQUESTS)
     assert (rate(values, WorkRate.GAPS), rate(values, WorkRate.GAP_SECONDS)) == (10.0, 0.2)
+
+
+@pytest.mark.parametrize("name", ["generated", "first_tokens", "prompt"])
+def test_requests_are_counted_where_tokens_are_not(engine, name):
+    engine.respond(without=[name], waiting=1.0, running=3.0, finished=100.0)
+    values = engine.respond(without=[name], waiting=2.0, running=4.0, finished=110.0)
+    assert [rate(values, which) for which in OF_REQUESTS] == pytest.approx([2.4, 2.0])
+
+
+@pytest.mark.parametrize("missing", [{"waiting": nan}, {"running": nan}, {"without": ["generated", "finished"]}])
+def test_requests_are_not_counted_without_those_in_hand_and_those_that_finished(engine, missing):
+    usual = {"without": ["generated"], "finished": 100.0, "running": 3.0, **missing}
+    engine.respond(**usual)
+    values = engine.respond(**usual)
+    assert all(isnan(rate(values, which)) for which in OF_REQUESTS)
 
 
 @pytest.mark.parametrize("name", ["gaps", "gap_seconds"])

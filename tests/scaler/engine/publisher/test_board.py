@@ -100,6 +100,10 @@ GOLDEN = """\
         "slo_requests_total": null,
         "slo_misses_total": null,
         "request_replica_s": null,
+        "request_s": null,
+        "replica_requests": null,
+        "request_slowdown": null,
+        "replica_full": null,
         "step_s": null,
         "headroom_times": null,
         "burst_replicas": null
@@ -174,6 +178,10 @@ GOLDEN = """\
         "slo_requests_total": null,
         "slo_misses_total": null,
         "request_replica_s": null,
+        "request_s": null,
+        "replica_requests": null,
+        "request_slowdown": null,
+        "replica_full": null,
         "step_s": null,
         "headroom_times": null,
         "burst_replicas": null
