@@ -1,7 +1,8 @@
 """The parts of Tidegate's policy that a replay can switch off, one at a time, to measure what each is worth.
 
 A part of the sizing is switched off by its constants, which are an argument of the kernel: what is replayed is the
-kernel of the daemon. The keep-warm time is fixed instead of estimated.
+kernel of the daemon. The keep-warm time is fixed instead of estimated. Without counters of tokens the time of a
+request sizes the load (`scaler.policy.service_time`).
 
 Worked example: 2.4 replicas of work that lasts, of requests of 0.1 replica-seconds, have the size 2.4 with
 PARTS["headroom"]; by default sqrt((0.7 * 0.15)**2 + 0.1**2 * 2.4) = 0.19 more.
@@ -22,8 +23,9 @@ from scaler.policy.capacity import (
 
 NOTHING = "nothing"
 KEEP_WARM = "learned-keep-warm"
+TOKENS = "token-counters"
 
-# Keep-warm is no part of the sizing: there the constants stay.
+# Neither keep-warm nor what is read is a part of the sizing: there the constants stay.
 PARTS: Mapping[str, SizingConstants] = MappingProxyType(
     {
         "noise": DEFAULTS._replace(noise=0.0),
@@ -46,6 +48,7 @@ PARTS: Mapping[str, SizingConstants] = MappingProxyType(
         "learned-capacity": DEFAULTS._replace(sharpest=inf, lowest_factor=1.0, highest_factor=1.0),
         "kv-limit": DEFAULTS._replace(full_kv=inf),
         KEEP_WARM: DEFAULTS,
+        TOKENS: DEFAULTS,
     }
 )
 CHOICES = (NOTHING, *PARTS)

@@ -22,7 +22,7 @@ from scaler.config.validate_workload import FEWEST_READINGS
 from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED
 from scaler.model import Reason
-from scaler.policy import attainment, batch, capacity, sizing
+from scaler.policy import attainment, batch, capacity, service_time, sizing
 from scaler.policy.capacity import (
     DEFAULTS,
     Estimate,
@@ -40,7 +40,7 @@ from scaler.policy.sizing import UNLEARNED_START_S
 from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
-from ..ablations import KEEP_WARM, NOTHING, constants_without
+from ..ablations import KEEP_WARM, NOTHING, TOKENS, constants_without
 from ..baseline import Baseline, EngineSleep, Explanation, Observation
 from ..columns import (
     ALIVE,
@@ -131,6 +131,7 @@ def baseline(name: str, wish: Wish) -> Baseline:
         constants=constants,
         foresight_s=wish.foresight_s,
         sleep=sleep,
+        tokens=wish.without != TOKENS,
     )
     if wish.late_s or wish.lost:
         scaler = Unreliable(scaler, wish.late_s, wish.lost)
@@ -155,10 +156,12 @@ class Tidegate:
         constants: SizingConstants = DEFAULTS,
         foresight_s: float = 0.0,
         sleep: EngineSleep | None = None,
+        tokens: bool = True,
     ) -> None:
         """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands.
 
-        sleep: the sleep mode of its engines, which needs `teaching`; None: it has none.
+        sleep: the sleep mode of its engines, which needs `teaching`; None: it has none. tokens: whether the engines
+        expose counters of tokens; without them requests in hand and finished ones size it.
         """
         self.name, self.every_s = name, every_s
         self._specs = Specs.stack([replace(spec, gateway=True, pods=True)])
@@ -176,7 +179,7 @@ class Tidegate:
         self._active = True
         self._reason: Reason | None = None
         self._sizes, self._constants, self._attainment = capacity.blank(1), constants, attainment.blank(1)
-        self._jobs = batch.blank(1)
+        self._jobs, self._times, self._tokens = batch.blank(1), service_time.blank(1), tokens
         self._foresight_s = foresight_s
         self._foreseen = capacity.blank(1)
         self._prompts: Floats | None = None  # prompt tokens of the first 0, 1, 2 … requests, for foresight
@@ -215,6 +218,9 @@ class Tidegate:
             self._size_queue(observation, slo.first_s - observation.server.step)
         if not slo.rest_per_token_s > 0.0:
             return
+        if not self._tokens:
+            self._size_by_time(observation)
+            return
         counters = np.zeros(len(WorkRate))
         counters[WorkRate.ARRIVED], counters[WorkRate.FIRST_TOKENS] = observation.arrived, world.counts[FIRSTS]
         counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
@@ -251,6 +257,27 @@ class Tidegate:
         self._readings.signals[0, Signal.SLO] = size
         if isnan(size) and observation.ready:  # two responses make the first rate; until then replicas stay
             self._readings.signals[0, Signal.WORK] = nan
+
+    def _size_by_time(self, observation: Observation) -> None:
+        """What arrives needs, by requests in hand and finished ones alone."""
+        counters = np.array([observation.arrived, observation.finished], dtype=np.float64)
+        if self._counters is not None:
+            arrived, finished = (counters - self._counters) / self._elapsed_s
+            readings = self._readings
+            inputs = service_time.TimeInputs(
+                arrived=np.full(1, arrived),
+                finished=np.full(1, finished),
+                in_hand=readings.waiting + readings.held + readings.running,
+                waiting=readings.waiting + readings.held,
+                ready=readings.ready,
+                ttft=np.full(1, nan),
+                start=self._start(),
+            )
+            everything = np.ones(1, dtype=np.bool_)
+            now, longest_s = observation.now, 3.0 * self.every_s
+            service_time.update(self._times, self._sizes, everything, inputs, now, longest_s, self._constants)
+        self._counters = counters
+        self._readings.signals[0, Signal.SLO] = self._sizes[0, Estimate.SIZE]
 
     def _size_queue(self, observation: Observation, within_s: float) -> None:
         """What the jobs that wait need to start within `within_s`. Of a queue its length is known, and nothing else."""

@@ -12,11 +12,12 @@ from scaler.policy.capacity import (
     DEFAULTS,
     Estimate,
 )
+from scaler.policy.service_time import RequestTime
 from scaler.policy.sizing import (
     SizingInputs,
     SloColumns,
 )
-from scaler.replay.ablations import KEEP_WARM, PARTS, constants_without
+from scaler.replay.ablations import KEEP_WARM, PARTS, TOKENS, constants_without
 from scaler.replay.columns import Trace
 from scaler.replay.policies import parse, without_each_part
 from scaler.replay.run import run, score
@@ -50,7 +51,7 @@ def sizes(constants, output=LONG_OUTPUT, turns=60):
     return np.array(found[1:])
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part not in (KEEP_WARM, LONGER)])
+@pytest.mark.parametrize("part", [part for part in PARTS if part not in (KEEP_WARM, LONGER, TOKENS)])
 def test_size_without_a_part_is_another_one(part):
     output = SHORT_OUTPUT if part == "short-outputs" else LONG_OUTPUT
     without = sizes(PARTS[part], output)
@@ -63,13 +64,13 @@ def switched_off(part):
 
 
 def test_each_part_switches_off_constants_that_no_other_part_has():
-    changed = [switched_off(part) for part in PARTS if part != KEEP_WARM]
+    changed = [switched_off(part) for part in PARTS if part not in (KEEP_WARM, TOKENS)]
     # The factor would learn what the step may not.
     factor = switched_off("learned-factor")
     assert switched_off("learned-capacity") == factor | {"sharpest"}
     assert all(changed)
     assert sum(map(len, changed)) == len(set.union(*changed)) + len(factor)
-    assert constants_without("nothing") == PARTS[KEEP_WARM] == DEFAULTS
+    assert constants_without("nothing") == PARTS[KEEP_WARM] == PARTS[TOKENS] == DEFAULTS
 
 
 def test_size_without_a_hold_falls_with_its_work():
@@ -108,6 +109,15 @@ def test_part_is_switched_off_in_a_replay(load):
     )
     assert without.changes > with_hold.changes
     assert without.gpu_hours < with_hold.gpu_hours
+
+
+def test_load_without_counters_of_tokens_is_sized_by_the_time_of_its_requests(load):
+    baseline = parse(f"tidegate:without={TOKENS}").baseline()
+    run(load("onoff:rate=6,on=10m,off=2m,for=1h"), PROFILES["A"], baseline)
+    scaler = baseline._scaler
+    assert scaler._times[0, RequestTime.REQUESTS] > 100.0
+    assert scaler._sizes[0, Estimate.OUTPUTS] == capacity.PRIOR_REQUESTS
+    assert scaler._sizes[0, Estimate.SIZE] > 0.0
 
 
 def test_size_without_the_longer_hold_falls_earlier():

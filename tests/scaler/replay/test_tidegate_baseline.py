@@ -15,6 +15,7 @@ from exporter.textformat import Scanner
 from scaler.engine.decider import Decider
 from scaler.policy.capacity import Estimate
 from scaler.policy.columns import Signal, Spec
+from scaler.replay.ablations import TOKENS
 from scaler.replay.baselines import tidegate
 from scaler.replay.columns import FIRSTS, READ_TOKENS, TPOT, TPOT_BOUNDS, TTFT, TTFT_BOUNDS
 from scaler.replay.metric_pages import (
@@ -71,9 +72,12 @@ class Daemon:
             wish.least, wish.most, targets, keep_warm=wish.keep_warm_s, band=wish.band, settle=tidegate.SCRAPE_S,
             pods=True, gateway=True,
         )  # fmt: skip
+        self.tokens = wish.without != TOKENS
         if not wish.work:
             ttft, itl = slo
             latency = {"ttft": ttft, "itl": itl, "falls_back": True}
+            if not self.tokens:
+                latency = {"by_time": True, "falls_back": True}
             spec = replace(spec, targets=(*targets, (Signal.SLO, 1.0)), **latency)
         plan = WorkloadSpec(CHAT, spec, HalfLives(wish.up_s, wish.down_s))
         self.decider = Decider([plan], interval_s=tidegate.SCRAPE_S, fresh_intervals=3.0)
@@ -100,6 +104,8 @@ class Daemon:
             numbers |= {"prompt": counts[READ_TOKENS], "first_tokens": firsts}
             numbers |= {"gaps": tokens - firsts, "gap_seconds": pages[DECODED_S]}
             numbers |= {"ttft": cumulative(observation, TTFT), "tpot": cumulative(observation, TPOT)}
+            if not self.tokens:
+                numbers = {"waiting": pages[WAITING], "running": pages[RUNNING]}
             self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=observation.finished), now)
         self.land(NODE, page.gpu("GPU-1", ["chat-0"] if ready else [], engine=max(0.0, min(1.0, share))), now)
         self.record(self.decider.sweep(now))
@@ -200,6 +206,28 @@ def test_baseline_sized_by_the_slo_decides_what_the_daemon_decides(page, trace, 
     requests, misses = both.attained[-1][1]
     assert requests > 100.0
     assert 0.0 < misses < requests
+
+
+@pytest.mark.parametrize(
+    ("trace", "profile", "wishes"),
+    [
+        ("flash:peak=40,at=5m,for=25m", "A", {"least": 1}),
+        ("flash:peak=20,at=5m,for=40m", "B", {"least": 2, "band": 0.0}),
+        ("onoff:rate=6,on=4m,off=8m,for=1h", "A", {"least": 1}),
+    ],
+)
+def test_baseline_without_counters_of_tokens_decides_what_the_daemon_decides(page, trace, profile, wishes):
+    server, traffic = PROFILES[profile], load(trace, None, 5).load
+    both = Both(wish(work=0.0, without=TOKENS, **wishes), page, slo=mean_slo(server.slo, traffic))
+    run(traffic, server, both, seed=1)
+
+    # A response that lands decides before the tick: until a first size is known by the requests in hand.
+    known_at = next(at for at, size, _ in both.sizes if np.isfinite(size))
+    after = [outcome for outcome in both.outcomes if outcome[0] > known_at]
+    assert [(at, baseline, daemon) for at, baseline, daemon in after if baseline != daemon] == []
+    assert len({baseline for _, baseline, _ in after}) > 2, "the load requires different decisions"
+    for at, baseline, daemon in both.sizes:
+        assert daemon == pytest.approx(baseline, rel=1e-6, nan_ok=True), at
 
 
 @pytest.mark.parametrize("least", [0, 1])
