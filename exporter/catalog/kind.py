@@ -103,9 +103,9 @@ class Kind:
     rows:    the table. subjects: the subject of each key of a response, in their order; None leaves one out.
     finish:  the last arithmetic between columns, once per response.
     feeds:   the quantity that a column of the kind's own becomes there.
-    work:    requests per replica to aim at (waiting + running); None if the kind has no queue. Of a kind that an SLO
-             sizes, the fallback while its counters are missing. Of others a starting point: what one replica can carry
-             depends on model, GPU and lengths.
+    work:    requests per replica to aim at (waiting + running); None if the kind has no queue. Of a kind that an SLO or
+             the time of a request sizes, the fallback until its counters are read. Of others a starting point: what one
+             replica can carry depends on model, GPU and lengths.
     repeats_engines: its waiting and running are the engines' own requests, not more of them; what it holds back itself
              is `requests_held`.
     at_zero: what shows a request when no replica exists.

@@ -91,8 +91,8 @@ class Objectives(Section):
     """What one replica should carry. The objective that requests the most replicas wins."""
 
     work: Annotated[float, Field(gt=0)] | None = None
-    """Waiting and running requests per replica. Higher is cheaper and slower. null: none where an `slo` sizes the
-    workload, otherwise the default of the `engine`."""
+    """Waiting and running requests per replica. Higher is cheaper and slower. null: none where an `slo` or the time of
+    a request sizes the workload, otherwise the default of the `engine`."""
     kv_cache: Ratio | None = 0.9
     """Mean KV-cache usage above which replicas are added: at 1 engines preempt requests. Not used where the `slo` alone
     sizes the workload. null: no guard. ScaledJob default: null."""
@@ -196,9 +196,9 @@ class Workload(Section):
     lease_max: Seconds = 1800.0
     """Maximum of the start-up grace (docs/explanation/scale-to-zero.md). ScaledJob default: 0."""
     slo: Slo | None = None
-    """Objective of a language model's latency, or of a queue. It sizes vllm, ray_vllm, sglang, nim, lmdeploy and queues
-    alone, unless `objectives.work` is given too; of triton and trtllm it is only measured. null: the defaults of an
-    engine that it sizes, if `objectives.work` is not given. A ScaledJob ignores it."""
+    """Objective of a language model's latency, or of a queue. It sizes engines that count tokens, and queues, alone,
+    unless `objectives.work` is given too; of triton and trtllm it is only measured. null: the defaults of an engine
+    that it sizes, if `objectives.work` is not given. A ScaledJob ignores it."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()

@@ -185,6 +185,11 @@ def _evidence(
     times = {name: optional_floats(column) for name, column in shown._asdict().items()}
     for index, row in enumerate(columns.rows.tolist()):
         plan = plans[row]
+        sizing_fields = queue_fields(plan.spec.start_within, service[index], arrivals[index], slow_starts[index])
+        if plan.spec.slo is not None:
+            untimed, unsized = latest.untimed(plan.workload, now), _unsized(plan, columns.totals, index)
+            sizing_fields |= slo.fields(index, plan.spec.slo, untimed, unsized)
+        sizing_fields |= _present(times, index)  # these size it now
         yield Evidence(
             **next(numbers),
             **constraints.active_override(row, now)._asdict(),
@@ -199,21 +204,11 @@ def _evidence(
             ),
             **asleep[index],
             **ordered[index],
-            **{
-                **(
-                    {}
-                    if plan.spec.slo is None
-                    else slo.fields(
-                        index, plan.spec.slo, latest.untimed(plan.workload, now), _unsized(plan, columns.totals, index)
-                    )
-                ),
-                **queue_fields(plan.spec.start_within, service[index], arrivals[index], slow_starts[index]),
-                **_known(times, index),
-            },
+            **sizing_fields,
         )
 
 
-def _known(columns: Mapping[str, Sequence[float | None]], index: int) -> dict[str, float]:
+def _present(columns: Mapping[str, Sequence[float | None]], index: int) -> dict[str, float]:
     """The fields of a row that are known, by name."""
     row = ((name, column[index]) for name, column in columns.items())
     return {name: value for name, value in row if value is not None}

@@ -91,15 +91,18 @@ class Sizes:
 
         Where no engine is, nothing is exposed: what is known decides.
         """
-        is_empty = (totals.readings.pods_fresh == 0.0) & self._is_known(rows)
+        by_time: Mask = self._specs.by_time[rows]
+        if not by_time.any():
+            return by_time
+        is_empty = (totals.readings.pods_fresh == 0.0) & self._has_time(rows)
         has_no_tokens = np.isnan(self._specs.sizing_itl[rows]) | (totals.uncounted > 0.0) | is_empty
         has_counted = self.estimates[rows, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
-        is_timed: Mask = self._specs.by_time[rows] & has_no_tokens & ~has_counted
+        is_timed: Mask = by_time & has_no_tokens & ~has_counted
         return is_timed
 
-    def _is_known(self, rows: Rows) -> Mask:
-        known: Mask = self.times[rows, RequestTime.REQUESTS] >= service_time.FEWEST_TIMED
-        return known
+    def _has_time(self, rows: Rows) -> Mask:
+        has_time: Mask = self.times[rows, RequestTime.REQUESTS] >= service_time.FEWEST_TIMED
+        return has_time
 
     def _update_times(self, timed: Mask, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
         readings = totals.readings
@@ -150,8 +153,10 @@ class Sizes:
 
     def request_times(self, rows: Rows, totals: Aggregate, now: float) -> RequestTimes:
         """How long requests of these workloads take; NaN for those that their tokens size. now: POSIX seconds."""
-        shown = service_time.request_times(self.times[rows], self.estimates[rows], now)
         timed = self._timed(rows, totals)
+        if not timed.any():
+            return RequestTimes(*np.full((len(RequestTimes._fields), len(rows)), np.nan))
+        shown = service_time.request_times(self.times[rows], self.estimates[rows], now)
         return RequestTimes(*(np.where(timed, column, np.nan) for column in shown))
 
     def queue_rates(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -170,7 +175,7 @@ class Sizes:
         has_counted = estimates[:, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
         old = now - estimates[:, Estimate.AT] > self._specs.hold[rows] + self._longest_s
         sizes_it = (self._specs.sizing_itl[rows] > 0.0) & (has_counted | ~(totals.uncounted > 0.0))
-        sizes_it = (sizes_it | (self._timed(rows, totals) & self._is_known(rows))) & ~old
+        sizes_it = (sizes_it | (self._timed(rows, totals) & self._has_time(rows))) & ~old
         work, size = estimates[:, Estimate.WORK], estimates[:, Estimate.SIZE]
         queues = self._specs.start_within[rows] > 0.0
         if queues.any():

@@ -285,31 +285,35 @@ def _capacity(evidence: Evidence) -> Iterator[str]:
     if evidence.headroom_times is not None and evidence.headroom_times > 1.0:
         times = number(evidence.headroom_times)
         yield f"More requests missed the SLO than the error budget allows: the headroom is {times} times as large."
+    yield from _burst(evidence)
+
+
+def _burst(evidence: Evidence) -> Iterator[str]:
     if evidence.burst_replicas:
         yield f"{counted(evidence.burst_replicas, 'replica')} stay for a burst like the last one, two hours at most."
 
 
 def _request_time(evidence: Evidence) -> Iterator[str]:
     """How the time of a request sizes the workload, without counters of tokens."""
-    taken, each, slower, full, work = (
+    seconds, each, slower, full, work = (
         evidence.request_s,
         evidence.replica_requests,
         evidence.request_slowdown,
         evidence.replica_full,
         evidence.request_replica_s,
     )
-    if taken is None or each is None or slower is None or full is None or work is None:
+    if seconds is None or each is None or slower is None or full is None or work is None:
         return
+    rate = number(each / seconds)
     yield (
-        f"No tokens are counted. {counted(each, 'request')} in hand per replica at {number(each / taken)} requests per "
-        f"second, the means of the last ones: a request takes {number(taken)} s (Little's law)."
+        f"No tokens are counted. {counted(each, 'request')} in hand per replica at {rate} requests per second, the "
+        f"means of the last ones: a request takes {number(seconds)} s (Little's law)."
     )
     yield (
         f"Each further one adds {number(100.0 * slower)} % of the time of one alone, so a replica is full at "
         f"{counted(full, 'request')}, and serves {number(1.0 / work)} per second."
     )
-    if evidence.burst_replicas:
-        yield f"{counted(evidence.burst_replicas, 'replica')} stay for a burst like the last one, two hours at most."
+    yield from _burst(evidence)
 
 
 def _demand(case: Case, signal: Signal, target: float) -> str:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from scaler.policy import capacity, sizing
+from scaler.policy import capacity, service_time, sizing
 from scaler.policy.capacity import Estimate
 from tests.docs.pages import text_of
 
@@ -19,6 +19,7 @@ STATED = {
 
 
 CONSTANTS = {
+    **vars(service_time),
     **vars(sizing),
     **vars(capacity),
     **{name.upper(): value for name, value in capacity.DEFAULTS._asdict().items()},

@@ -142,9 +142,10 @@ def annotated_target_above_limit(target: LintWorkload, _context: LintContext) ->
 
 
 def _work(container: Container, limit: int, written: str | None, at: Loc) -> Iterator[Finding]:
-    """Nothing if an SLO sizes it: that needs no number of requests, and an engine at its limit shows its queue."""
+    """Nothing if tokens or the time of a request size it: they need no number, and show an engine at its limit."""
     kind = KINDS[container.engine or ""]
-    work = number(written) if written is not None else None if kind.sized_by_slo else kind.work
+    default_work = None if kind.sized_by_slo or kind.times_requests else kind.work
+    work = default_work if written is None else number(written)
     if work is None or work <= limit:
         return
     default = "" if written is not None else f"is {work:g} by default: "

@@ -289,7 +289,7 @@ def test_workload_without_gpus_is_checked_only_if_tidegate_scales_it(rules_of):
     ("vllm/vllm-openai:v0.11.0", "vllm", "['vllm serve m --max-num-seqs 8 # --max-num-seqs 99']", "9", ["TG065"]),
     ("vllm/vllm-openai:v0.11.0", "vllm", "[--max-num-seqs=8]", None, []),  # an SLO sizes it
     ("vllm/vllm-openai:v0.11.0", "vllm, slo.itl: 40ms", "[--max-num-seqs=8]", None, []),
-    ("ghcr.io/huggingface/text-generation-inference:3", "tgi", "[--max-concurrent-requests=8]", None, ["TG065"]),  # 16
+    ("ghcr.io/huggingface/text-generation-inference:3", "tgi", "[--max-concurrent-requests=8]", None, []),
     ("vllm/vllm-openai:v0.11.0", "vllm", "[--max-num-seqs=$(SEQS)]", "99", []),
     ("lmsysorg/sglang:v0.5.3", "sglang", "[--enable-metrics, --max-running-requests=8]", "9", ["TG065"]),
     ("ghcr.io/huggingface/text-generation-inference:3", "tgi", "[--max-concurrent-requests=64]", "65", ["TG065"]),
