@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,9 @@ from typing import Any, TypeVar
 
 # As many as `scrape.concurrency` requests by default. A thread that waits for a name server costs some 30 kB.
 LOOKUPS = 64
+# Seconds that another thread may keep the interpreter once the event loop needs it. The loop gives the interpreter up
+# with each read and write of a socket: by default (5 ms) 64 requests take 0.32 s while a thread parses objects.
+SWITCH_S = 0.0005
 
 Result = TypeVar("Result")
 Lookup = asyncio.Task[list[Any]]
@@ -86,6 +90,7 @@ def _settle(set_outcome: Any, answer: asyncio.Future[list[Any]], outcome: object
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """`asyncio.run` on an `EventLoop`."""
+    """`asyncio.run` on an `EventLoop`, which other threads delay by SWITCH_S at a time."""
+    sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=EventLoop) as runner:
         return runner.run(main)
