@@ -11,6 +11,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.resources import PODS, RESOURCES, SCALEDOBJECTS
@@ -464,4 +465,26 @@ async def test_tick_lets_others_run_between_the_decisions_that_it_builds(scene, 
     monkeypatch.setattr(loop, "BUILT_AT_ONCE", 3)
     board = scene.context.publisher
     sizes = [len(board.local.decisions) for _ in scene.loop._tick_parts(scene.clock.time)]
-    assert sizes == [*range(6, WORKLOADS, 3), WORKLOADS]
+    assert sizes == [*range(3, WORKLOADS, 3), WORKLOADS]
+
+
+async def test_each_invalid_object_is_logged_in_a_turn_of_its_own(scene):
+    wrong = range(WORKLOADS, WORKLOADS + 5)
+    for number in wrong:
+        scene.cluster.apply(SCALEDOBJECTS, "ADDED", scene.scaled(number, keep_warm="long"), scene.clock.time)
+    lines, most = [], 0
+    with capture_logs() as logged:
+        registering = asyncio.create_task(scene.loop._register())
+        while not registering.done():
+            await asyncio.sleep(0)
+            most = max(most, len(logged) - len(lines))
+            lines = list(logged)
+    assert [line["event"] for line in lines] == ["invalid object"] * len(wrong)
+    assert most == 1
+
+
+async def test_new_control_loop_logs_nothing_before_it_runs(scene):
+    scene.cluster.apply(SCALEDOBJECTS, "ADDED", scene.scaled(WORKLOADS, keep_warm="long"), scene.clock.time)
+    with capture_logs() as logged:
+        ControlLoop(scene.loop.config, scene.context, scene.loop)
+    assert logged == []
