@@ -91,11 +91,11 @@ DRAIN_GRACE_S = 5.0
 LIST_WAIT_S = 5.0
 # A registry of 10,000 workloads makes 100,000 objects and lets go of most of them half a second later. By default
 # (700, 10, 10) they reach the oldest generation meanwhile, and each edited object costs a full collection: 0.4 s in
-# which no call is answered. 10,000 young objects take 5 ms.
-COLLECTIONS = 10_000, 3, 60
-# Until every target has been scraped once, nearly all that is made stays: full collections would look through it all.
-# A collection of the middle generation looks through 40,000 objects, in up to 30 ms.
-START_COLLECTIONS = 10_000, 3, 1_000_000
+# which no call is answered. 5,000 young objects take 3 ms, the 15,000 of the middle generation some 10.
+COLLECTIONS = 5_000, 3, 120
+# Until every target has been scraped once, nearly all that is made stays: older generations would be looked through for
+# nothing, the middle one in up to 50 ms.
+START_COLLECTIONS = 10_000, 1_000_000, 1_000_000
 # How often the configuration file is looked at. kubelet itself takes up to a minute to bring a new ConfigMap.
 FILE_LOOK_S = 2.0
 

@@ -35,7 +35,7 @@ async def test_list_is_read_page_by_page(fake, client):
         pages.append(await client.page(PODS, None, pages[-1].after))
     assert [named(page.items) for page in pages] == [["chat-0", "chat-1"], ["chat-2", "chat-3"], ["chat-4"]]
     assert {fake.version} == {page.version for page in pages}
-    assert {"250"} == {a.query["limit"] for a in fake.requests}
+    assert {"125"} == {a.query["limit"] for a in fake.requests}
 
 
 async def test_list_is_of_one_namespace_and_nodes_have_none(fake, client):
