@@ -29,12 +29,17 @@ import aiohttp
 from exporter.budget import BODIES, Budget, BudgetShare
 from exporter.model import Credentials, Failure, FailureKind
 
+from .plain_http import PlainClient
+
 HEADERS = {
     # Every exporter offers Prometheus text; OpenMetrics is accepted where it is the only format.
     "Accept": "text/plain;version=0.0.4;q=1.0, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1",
     "Accept-Encoding": "gzip",
     "User-Agent": "tidegate",
 }
+# Bodies of more than this part of the limit share a budget, which the general client keeps; as many smaller ones as are
+# requested at once by default take half of what it has.
+SMALL = 16
 # Cached TLS contexts, the last used ones: a reload may name other files each time.
 MAX_CONTEXTS = 64
 _ContextKey: TypeAlias = tuple[str | None, str | None, str | None, bool]
@@ -60,11 +65,12 @@ class HttpLimits:
 
 @dataclass(slots=True)
 class HttpPages:
-    """A keep-alive session and its TLS contexts. Close it when done."""
+    """Two clients with their connections: one for ordinary responses, and one for all others. Close it when done."""
 
     limits: HttpLimits
     _bodies: Budget = field(default_factory=lambda: Budget(0))
     _session: aiohttp.ClientSession | None = None
+    _plain: PlainClient = field(default_factory=lambda: PlainClient(HEADERS))
     _contexts: OrderedDict[_ContextKey, tuple[object, ssl.SSLContext]] = field(default_factory=OrderedDict)
 
     async def fetch(self, url: str, access: Credentials) -> bytes | Failure:
@@ -84,6 +90,7 @@ class HttpPages:
         return await self._within_limits(self._request("POST", url, access), timeout_s)
 
     async def close(self) -> None:
+        self._plain.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -103,6 +110,9 @@ class HttpPages:
             return _failure(error)
 
     async def _get_page(self, url: str, access: Credentials) -> bytes | Failure:
+        ordinary = await self._plain.get(url, _authorization(access), self.limits.body_bytes // SMALL)
+        if ordinary is not None:
+            return ordinary
         async with self._open().get(url, headers=_authorization(access), **self._options(url, access)) as response:
             if response.status != OK:
                 return Failure(FailureKind.STATUS, f"HTTP {response.status} {response.reason or ''}".rstrip())
