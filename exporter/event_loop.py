@@ -90,7 +90,14 @@ def _settle(set_outcome: Any, answer: asyncio.Future[list[Any]], outcome: object
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """`asyncio.run` on an `EventLoop`, which other threads delay by SWITCH_S at a time."""
+    """`asyncio.run` on an `EventLoop`, which other threads delay by SWITCH_S at a time. Raises the limit of open files
+    to what the process may have, as every program in Go does: each target has a connection, and 1,024 is a usual limit.
+    """
     sys.setswitchinterval(SWITCH_S)
+    with suppress(ImportError, OSError, ValueError):  # not on Windows, and not in every sandbox
+        import resource  # noqa: PLC0415
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with asyncio.Runner(loop_factory=EventLoop) as runner:
         return runner.run(main)

@@ -182,11 +182,23 @@ def unpack(body: bytes, most: int) -> bytes | None:
     return unpacked if gzip.eof and not gzip.unused_data else None
 
 
-class PlainClient:
-    """Keeps a connection to each server for as long as it is used. Close it when done."""
+def open_files() -> int:
+    """How many files this process may have open, sockets included."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return 1 << 13
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+
+class PlainClient:
+    """Keeps a connection to each server for as long as it is used, up to a number of them. Close it when done."""
+
+    def __init__(self, headers: Mapping[str, str], kept: int | None = None) -> None:
+        """kept: connections that are kept at most; by default three quarters of the files that may be open."""
         self._headers = headers
+        self._most_kept = 3 * open_files() // 4 if kept is None else kept
+        self._kept = 0
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._idle: dict[tuple[str, int], list[_Connection]] = {}
         self._skip: dict[str, int] = {}
@@ -215,8 +227,7 @@ class PlainClient:
                 self._skip.clear()
             self._skip[url] = SKIPPED
         elif not connection.closed:
-            connection.idle_since = asyncio.get_running_loop().time()
-            self._idle.setdefault(server, []).append(connection)
+            self._keep(server, connection)
         return body
 
     def close(self) -> None:
@@ -224,6 +235,7 @@ class PlainClient:
             for connection in connections:
                 connection.abort()
         self._idle.clear()
+        self._kept = 0
 
     def _is_skipped(self, url: str) -> bool:
         left = self._skip.pop(url, 0)
@@ -237,6 +249,15 @@ class PlainClient:
         )
         return connection
 
+    def _keep(self, server: tuple[str, int], connection: _Connection) -> None:
+        # Not in place of one that is kept: the longest unused one is the next to be used.
+        if self._kept >= self._most_kept:
+            connection.abort()
+            return
+        self._kept += 1
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.setdefault(server, []).append(connection)
+
     def _take_idle(self, server: tuple[str, int]) -> _Connection | None:
         now = asyncio.get_running_loop().time()
         if now >= self._look_at:
@@ -245,6 +266,7 @@ class PlainClient:
         connections = self._idle.get(server, [])
         while connections:
             connection = connections.pop()
+            self._kept -= 1
             if not connection.closed:
                 return connection
         return None
@@ -254,6 +276,8 @@ class PlainClient:
             for connection in connections:
                 if connection.idle_since < since:
                     connection.abort()
+            before = len(connections)
             connections[:] = [connection for connection in connections if not connection.closed]
+            self._kept -= before - len(connections)
             if not connections:
                 del self._idle[server]

@@ -1,6 +1,7 @@
 """A burst of tasks that are due at one moment lets the event loop look at its sockets in between."""
 
 import asyncio
+import resource
 import sys
 from random import Random
 
@@ -115,6 +116,19 @@ async def test_requests_of_one_moment_are_sent_some_at_a_time(running, clock, re
         await start(1)
         await recorder.turn.until(lambda: len(recorder.landed) == MANY)
     assert turns.most == SENT_AT_ONCE
+
+
+def test_as_many_files_may_be_open_as_the_process_is_allowed():
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def main():
+        return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(before, most) - 1, most))
+        assert run(main()) == (most, most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
 
 
 def test_other_threads_give_the_interpreter_back_to_the_event_loop_soon():

@@ -95,6 +95,19 @@ async def test_connection_that_is_not_used_for_a_minute_is_closed(plain, raw, re
     assert plain._idle == {}
 
 
+async def test_connections_beyond_a_number_are_not_kept(raw, response):
+    client = PlainClient({}, kept=1)
+    raw.respond_with(response(BODY, LENGTH), "keep")
+    other = raw.url.replace("127.0.0.1", "localhost")
+    assert [await client.get(url, {}, MOST) for url in (raw.url, other, other, raw.url)] == [BODY] * 4
+    assert raw.connections == 3
+    await raw.until(lambda: raw.open == 1)
+    assert await client.get(raw.url, {}, MOST) == BODY
+    assert raw.connections == 3, "the first is kept, and used again"
+    client.close()
+    await raw.until(lambda: raw.open == 0)
+
+
 async def test_cancelled_request_closes_its_connection(plain, raw, response):
     raw.respond_with(response(b"", LENGTH), "hold")
     fetch = asyncio.create_task(plain.get(raw.url, {}, MOST))
