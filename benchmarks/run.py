@@ -21,6 +21,7 @@ from time import perf_counter
 import beside_prometheus
 import cluster
 import kernels
+import many
 import policy
 import process
 import push
@@ -30,7 +31,7 @@ import textformat
 from report import table
 
 HERE = Path(__file__).parent
-CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, push, process, beside_prometheus)
+CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, push, process, beside_prometheus, many)
 LIBRARIES = ("numba", "numpy", "grpcio", "aiohttp", "prometheus-client", "protobuf")
 
 
