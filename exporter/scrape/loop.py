@@ -331,11 +331,10 @@ class ScrapeLoop:
         """Requests every target that is not a wake source of a workload at zero. due: when, by the clock."""
         group.began = self.clock.now()
         for requests in group.targets.values():
-            requests.missed = requests.task is not None
-            if requests.missed:
-                overload = not requests.fetching and not requests.slow
-                self.delays.skipped[Skipped.OVERLOAD if overload else Skipped.SLOW_TARGET] += 1
-        rest = [each for each in group.targets.items() if not each[1].missed and not self._is_wake_source(each[0])]
+            requests.missed = requests.task is not None and (requests.fetching or requests.slow)
+            if requests.task is not None:
+                self.delays.skipped[Skipped.SLOW_TARGET if requests.missed else Skipped.OVERLOAD] += 1
+        rest = [each for each in group.targets.items() if each[1].task is None and not self._is_wake_source(each[0])]
         self._request_all(group, rest, due)
 
     def _request_all(self, group: _ScrapeGroup, targets: Sequence[tuple[Target, Requests]], due: float) -> None:
@@ -374,7 +373,8 @@ class ScrapeLoop:
         scrapes = [scrape for scrape in round_.landed if scrape.target in self.counters]
         round_.landed.clear()
         self._deliver(scrapes)
-        # Targets that were late for the last round are requested at once, however many rounds they missed.
+        # Targets that were late for the last round are requested at once, however many rounds they missed. Those whose
+        # request waited for its turn are not: it has been sent since then, and a backlog of requests would never end.
         late = [each for each in round_.group.targets.items() if each[1].missed and each[1].task is None]
         for _, requests in late:
             requests.missed = False

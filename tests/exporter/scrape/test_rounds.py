@@ -376,6 +376,28 @@ async def test_scrapes_that_wait_for_their_turn_are_late_and_then_skipped(runnin
         assert loop.delays.late == 1
 
 
+async def test_scrape_that_waited_for_its_turn_is_not_requested_again(running, clock, recorder, target, turn):
+    fleet, pages = [target("a"), target("b")], Scripted(turn)
+    gate = asyncio.Event()
+    pages.slow = {each.url: gate for each in fleet}
+    async with running(*fleet, pages=pages, concurrency=1):
+        await clock.asleep(2)
+        clock.advance(0.0)
+        await clock.asleep(3)
+        clock.advance(INTERVAL_S / 2)
+        await turn.until(lambda: pages.waiting)
+        for sleepers in (4, 3):  # the deadline of the first round is one
+            await clock.asleep(sleepers)
+            clock.advance(INTERVAL_S)
+        await clock.asleep(3)
+        pages.slow = {}
+        gate.set()
+        await turn.until(lambda: len(recorder.landed) >= 3)
+        await clock.asleep(3)
+    # The one had been sent before the last round began; the other was sent after it.
+    assert Counter(scrape.target for scrape in recorder.landed) == {target("a"): 2, target("b"): 1}
+
+
 async def test_scrape_is_late_from_a_tenth_of_its_interval_on(running, clock, recorder, target, start):
     async with running(target("a")) as loop:
         await start(1)
