@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
@@ -68,6 +68,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._quota = quota
         self._limits = limits
         self._random = Random()  # noqa: S311 - spreads the ends of streams; it is no secret
+        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}  # by full name; those that exist
         self._streams: set[_Stream] = set()
         self._calls = 0
         self._idle = asyncio.Event()
@@ -97,10 +98,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler = await continuation(handler_call_details)
-        method = handler_call_details.method.rpartition("/")[2]
-        if handler is None:  # no such method
-            return None
+        wrapped = self._wrapped.get(handler_call_details.method)
+        if wrapped is None:
+            handler = await continuation(handler_call_details)
+            if handler is None:  # no such method
+                return None
+            method = handler_call_details.method.rpartition("/")[2]
+            wrapped = self._wrapped[handler_call_details.method] = self._wrap(method, handler)
+        return wrapped
+
+    def _wrap(self, method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
         serialisers = handler.request_deserializer, handler.response_serializer
         if handler.request_streaming:  # reflection, which the client ends
             return grpc.stream_stream_rpc_method_handler(self._reflection(method, handler.stream_stream), *serialisers)
@@ -109,32 +116,30 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             return grpc.stream_stream_rpc_method_handler(stream, *serialisers)
         return grpc.stream_unary_rpc_method_handler(self._called(method, handler.unary_unary), *serialisers)
 
-    @asynccontextmanager
-    async def _admitted(self, method: str, context: Context) -> AsyncIterator[None]:
-        """Counts the call while it is open. Aborts it if its peer may not make it."""
-        peer = address(context.peer())
+    async def _admit(self, method: str, peer: str, context: Context) -> None:
+        """Counts the call, until `_leave`. Aborts it if its peer may not make it."""
         refused = self._quota.enter(peer)
         self._calls += 1
         self._idle.clear()
-        try:
-            if refused:
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refused)
-            if peer == CHECK_PEER and method != CHECK_METHOD:  # this socket has no TLS
-                await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{method}: not served on this socket")
-            yield
-        finally:
-            self._quota.leave(peer)
-            self._calls -= 1
-            if not self._calls:
-                self._idle.set()
+        if refused:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refused)
+        if peer == CHECK_PEER and method != CHECK_METHOD:  # this socket has no TLS
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{method}: not served on this socket")
+
+    def _leave(self, peer: str) -> None:
+        self._quota.leave(peer)
+        self._calls -= 1
+        if not self._calls:
+            self._idle.set()
 
     def _called(self, method: str, behaviour: Any) -> Any:
         async def call(_requests: Any, context: Context) -> Any:
             started = time.perf_counter()
+            peer = address(context.peer())
             code = grpc.StatusCode.UNKNOWN  # what gRPC makes of any other exception
             try:
-                async with self._admitted(method, context):
-                    response = await behaviour(await self._message(context), context)
+                await self._admit(method, peer, context)
+                response = await behaviour(await self._message(context), context)
                 code = grpc.StatusCode.OK
             except grpc.aio.AbortError:
                 code = context.code()
@@ -143,7 +148,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 code = grpc.StatusCode.CANCELLED
                 raise
             finally:
-                if address(context.peer()) != CHECK_PEER:
+                self._leave(peer)
+                if peer != CHECK_PEER:
                     self._observe(method, code.name, time.perf_counter() - started)
             return response
 
@@ -151,9 +157,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     def _reflection(self, method: str, behaviour: Any) -> Any:
         async def call(requests: Any, context: Context) -> None:
-            async with self._admitted(method, context):
+            peer = address(context.peer())
+            try:
+                await self._admit(method, peer, context)
                 async for answer in behaviour(requests, context):
                     await context.write(answer)
+            finally:
+                self._leave(peer)
 
         return call
 
