@@ -95,7 +95,8 @@ def _pools(keys: Sequence[Key]) -> list[Subject | None]:
 def _pool_totals(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
     """Converts averages to totals: times the ready pods, or else the sum over pods, or else unknown.
 
-    Without a ready pod the totals are unknown: the average is its initial 0, and anything times 0 pods is 0.
+    Without a ready pod the totals are unknown: an average keeps its last value, and anything times 0 pods is 0. Ready
+    are pods whose metrics EPP has read within 2 s. A request that it has let through counts all the same.
     """
     unknown = np.full(len(subjects), np.nan)
     ready = columns.get(Q.REPLICAS_READY, unknown)
@@ -106,13 +107,17 @@ def _pool_totals(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Colum
         columns[Q.REQUESTS_WAITING] = np.where(np.isnan(waiting), each, waiting)
     if "average_running" in columns or "running_through" in columns:
         running = columns.get("average_running", unknown) * ready
-        through = np.where(none_ready, np.nan, columns.get("running_through", unknown))
+        through = columns.get("running_through", unknown)
+        through = np.where(none_ready & ~(through > 0.0), np.nan, through)
         columns[Q.REQUESTS_RUNNING] = np.where(np.isnan(running), through, running)
+    if Q.KV_CACHE_USED in columns:
+        columns[Q.KV_CACHE_USED] = np.where(none_ready, np.nan, columns[Q.KV_CACHE_USED])
     return columns, subjects
 
 
 # EPP: pkg/epp/metrics/metrics.go of the inference extension (v1.5) and of llm-d, which has its own names beside the
-# old ones. Flow control's queue appears once it is enabled and a request was queued: absent is unknown, not 0.
+# old ones; compared with what v1.5.0 and llm-d 0.10.0 print. Flow control's queue appears once it is enabled and a
+# request was queued: absent is unknown, not 0.
 _POOL = label("inference_pool", "name")
 _EPP_HELD = ("llm_d_epp_flow_control_queue_size", "inference_extension_flow_control_queue_size")
 _EPP_EACH = ("llm_d_epp_per_endpoint_queue_size", "inference_pool_per_pod_queue_size")

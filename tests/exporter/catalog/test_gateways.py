@@ -149,6 +149,83 @@ def test_flow_without_a_pool_name_belongs_to_the_only_pool(read, cell):
 
 
 def test_running_requests_without_an_average_are_those_that_epp_admitted(read, cell):
-    page = 'llm_d_epp_ready_endpoints{{name="p"}} {}\nllm_d_epp_request_running{{model_name="m"}} 12\n'
-    assert cell(read(page.format(4)), "p", Q.REQUESTS_RUNNING) == 12.0
-    assert isnan(cell(read(page.format(0)), "p", Q.REQUESTS_RUNNING))
+    page = 'llm_d_epp_ready_endpoints{{name="p"}} {}\nllm_d_epp_request_running{{model_name="m"}} {}\n'
+    assert cell(read(page.format(4, 12)), "p", Q.REQUESTS_RUNNING) == 12.0
+    assert isnan(cell(read(page.format(0, 0)), "p", Q.REQUESTS_RUNNING))
+
+
+# What llm-d's EPP 0.10.0 printed of these families, with both sets of names, in the order of its life: no request yet;
+# one held without a pod; one running at a pod; one running at a pod whose metrics it could not read; the pod is gone.
+NO_REQUEST = """
+    inference_extension_flow_control_pool_saturation{inference_pool="chat"} 1
+    inference_extension_info{build_ref="",commit=""} 1
+    inference_pool_ready_pods{name="chat"} 0
+    llm_d_epp_flow_control_pool_saturation{inference_pool="chat"} 1
+    llm_d_epp_info{build_ref="",commit=""} 1
+    llm_d_epp_ready_endpoints{name="chat"} 0
+    """
+FLOW = 'fairness_id="default-flow",inference_pool="chat",model_name="chat",priority="0",target_model_name="chat"'
+HELD = f"""
+    inference_extension_flow_control_queue_size{{{FLOW}}} 1
+    inference_pool_ready_pods{{name="chat"}} 0
+    llm_d_epp_flow_control_queue_size{{{FLOW}}} 1
+    llm_d_epp_ready_endpoints{{name="chat"}} 0
+    """
+ADMITTED = """
+    inference_objective_request_total{model_name="chat",priority="0",target_model_name="chat"} 1
+    inference_objective_running_requests{model_name="chat"} 1
+    llm_d_epp_request_running{fairness_id="default-flow",model_name="chat",priority="0",target_model_name="chat"} 1
+    llm_d_epp_request_total{fairness_id="default-flow",model_name="chat",priority="0",target_model_name="chat"} 1
+    """
+AVERAGES = """
+    inference_pool_average_kv_cache_utilization{name="chat"} 0.25
+    inference_pool_average_queue_size{name="chat"} 2
+    inference_pool_average_running_requests{name="chat"} 3
+    llm_d_epp_average_kv_cache_utilization{name="chat"} 0.25
+    llm_d_epp_average_queue_size{name="chat"} 2
+    llm_d_epp_average_running_requests{name="chat"} 3
+    llm_d_epp_std_dev_queue_size{name="chat"} 0
+    """
+PER_POD = """
+    inference_pool_per_pod_queue_size{model_server_pod="chat-0-rank-0",name="chat"} 2
+    llm_d_epp_per_endpoint_queue_size{model_server_endpoint="chat-0-rank-0",name="chat"} 2
+    """
+EMPTY = HELD.replace("} 1", "} 0")
+RUNNING = EMPTY.replace('{name="chat"} 0', '{name="chat"} 1') + ADMITTED + AVERAGES + PER_POD
+BLIND = EMPTY + ADMITTED
+GONE = EMPTY + ADMITTED.replace("} 1", "} 0") + AVERAGES
+
+
+def test_epp_without_a_request_shows_no_queue(read, cell):
+    samples = read(NO_REQUEST)
+    assert (samples.kind, samples.subjects) == ("epp", (Queue("chat"),))
+    assert cell(samples, "chat", Q.REPLICAS_READY) == 0.0
+    assert isnan(cell(samples, "chat", Q.REQUESTS_HELD))
+
+
+def test_request_held_by_epp_is_counted_once_under_both_names(read, cell):
+    samples = read(HELD)
+    assert samples.subjects == (Queue("chat"),)
+    assert cell(samples, "chat", Q.REQUESTS_HELD) == 1.0
+
+
+def test_epp_with_a_pod_shows_the_requests_of_its_engine(read, cell):
+    samples = read(RUNNING)
+    assert cell(samples, "chat", Q.REQUESTS_HELD) == 0.0
+    assert cell(samples, "chat", Q.REQUESTS_WAITING) == 2.0
+    assert cell(samples, "chat", Q.REQUESTS_RUNNING) == 3.0
+    assert cell(samples, "chat", Q.KV_CACHE_USED) == 0.25
+
+
+def test_request_that_epp_has_let_through_runs_although_it_reads_no_pods_metrics(read, cell):
+    samples = read(BLIND)
+    assert cell(samples, "chat", Q.REPLICAS_READY) == 0.0
+    assert cell(samples, "chat", Q.REQUESTS_RUNNING) == 1.0
+
+
+def test_averages_of_pods_that_are_gone_are_unknown(read, cell):
+    """EPP prints the last ones until a pod is ready again."""
+    samples = read(GONE)
+    for quantity in (Q.REQUESTS_WAITING, Q.REQUESTS_RUNNING, Q.KV_CACHE_USED):
+        assert isnan(cell(samples, "chat", quantity))
+    assert cell(samples, "chat", Q.REQUESTS_HELD) == 0.0
