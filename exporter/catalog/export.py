@@ -265,4 +265,13 @@ def _with_holders(gpu: Gpu, info: Labels, pods: tuple[PodKey, ...]) -> Gpu:
     )
 
 
-EXPORT = Kind("tidegate", {PREFIX: 3}, port=PORT, work=16.0, rows=_ROWS, subjects=_subjects, compile=compile_export)
+EXPORT = Kind(
+    "tidegate",
+    {PREFIX: 3},
+    port=PORT,
+    work=16.0,
+    rows=_ROWS,
+    subjects=_subjects,
+    compile=compile_export,
+    namespaced=True,
+)

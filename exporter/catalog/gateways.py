@@ -30,9 +30,9 @@ from .schema import (
     Key,
     Labels,
     SeriesRow,
+    in_full,
     label,
     labels_of,
-    shortest,
     whole_response,
 )
 
@@ -250,7 +250,8 @@ KNATIVE = Kind(
     {"kn_revision_request_": 2, "kn_serving_": 2, "activator_request_": 2, "revision_request_": 1,
      "revision_app_request_": 1, "revision_queue_depth": 1, "queue_proxy_": 1},
     port=9090,  # the activator's; a queue-proxy's is 9091
-    work=16.0, rows=_KNATIVE_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight", counts_open=True,
+    work=16.0, rows=_KNATIVE_ROWS, subjects=in_full, repeats_engines=True, at_zero="in_flight", counts_open=True,
+    namespaced=True,
 )  # fmt: skip
 
 # KEDA HTTP add-on: keda.sh/http-add-on reference/metrics (0.14 on) and interceptor/metrics (before: "pending", from the
@@ -264,5 +265,6 @@ _HTTP_ADDON_ROWS = (
 )
 HTTP_ADDON = Kind(
     "http_addon", {"interceptor_pending_request_": 2, "interceptor_request_": 2}, port=2223, work=16.0,
-    rows=_HTTP_ADDON_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight", counts_open=True,
+    rows=_HTTP_ADDON_ROWS, subjects=in_full, repeats_engines=True, at_zero="in_flight", counts_open=True,
+    namespaced=True,
 )  # fmt: skip

@@ -115,6 +115,7 @@ class Kind:
     paired:  quantities whose series come together: for each label set of one there is one of the other.
     lags:    its gauges are refreshed later than its counters, by seconds: arrivals are counted by first tokens.
     declares: counters that have no series before the first request, only a `# TYPE` line: they are 0 then.
+    namespaced: the names of its queues begin with their Kubernetes namespace.
     forgets: a request that its client leaves is among its first tokens and in no counter of requests.
     unsized: why an SLO is measured by its histograms and does not size the workload, for people; "" if it does, or if
              there are no histograms.
@@ -138,6 +139,7 @@ class Kind:
     declares: Collection[Quantity] = ()
     paired: tuple[Quantity, Quantity] | None = None
     lags: bool = False
+    namespaced: bool = False
     forgets: bool = False
     unsized: str = ""
 

@@ -5,7 +5,8 @@ A row says: these families (the first one present counts: a renamed family is th
 of a subject, so SGLang's six queues are six rows of `requests_waiting`.
 
 A subject's name is what the response calls it. Where that is more than a person would write (a database, a virtual
-host, an account), the rest is added only if two subjects would else have one name.
+host, an account), the rest is added only if two subjects would else have one name. A namespace always is part of it:
+what a tenant calls its queues must not rename those of another.
 
 Worked example: `SeriesRow(REQUESTS_WAITING, ("vllm:num_requests_waiting",), label("model_name"))` turns the series
 `{engine="0",model_name="m"} 3` and `{engine="1",model_name="m"} 4` into 7 for `Queue("m")`. If one of the two is NaN,
@@ -128,6 +129,11 @@ def shortest(keys: Sequence[Key]) -> list[Subject | None]:
         Queue("/".join(filter(None, key)) if last.count(name) > 1 else name or UNNAMED)
         for key, name in zip(keys, last, strict=True)
     ]
+
+
+def in_full(keys: Sequence[Key]) -> list[Subject | None]:
+    """All parts of a key, of which the first is the Kubernetes namespace: `Queue("ai/chat")`."""
+    return [Queue("/".join(filter(None, key)) or UNNAMED) for key in keys]
 
 
 def labels_of(*names: str | tuple[str, ...]) -> Callable[[Labels], Key]:

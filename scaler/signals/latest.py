@@ -239,7 +239,10 @@ class LatestSamples:
         if row is None:
             return []
         source, slot = self.sources[row], self._slot(target, row)
-        page = queues.read(samples, target.role, source.queue, at, pods=source.pods, slo=source.slo)
+        namespace = source.workload.namespace
+        page = queues.read(
+            samples, target.role, source.queue, at, pods=source.pods, namespace=namespace, slo=source.slo
+        )
         if target.role is Role.PODS:
             rates.of_engine(
                 page.values, page.sums, self._slots.work[slot], at, page.splits, lags=page.lags, forgets=page.forgets

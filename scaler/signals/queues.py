@@ -104,13 +104,17 @@ def read(
     at: float,
     *,
     pods: bool,
+    namespace: str = "",
     slo: tuple[float, float] | None = None,
 ) -> QueuePage:
     """Reads one response. queue: the one that counts; None is all. pods: the engines are scraped themselves.
 
-    at: POSIX seconds of receipt. slo: seconds until the first token, and per output token.
+    at: POSIX seconds of receipt. namespace: the workload's; of a kind whose queues have one, only those in it count.
+    slo: seconds until the first token, and per output token.
     """
-    chosen = _chosen(samples, queue)
+    kind = KINDS[samples.kind]
+    full = f"{namespace}/{queue}" if kind.namespaced and queue is not None else queue
+    chosen = _chosen(samples, queue, full)
     gaps = _gaps(samples, chosen) if samples.gaps else ()
     sums = _sums(samples, chosen, gaps)
     values = _NOTHING_READ.copy()
@@ -119,7 +123,6 @@ def read(
     values[Column.KV_CACHE] = _mean(_present(samples, chosen, Quantity.KV_CACHE_USED))
     values[Column.SLEEPING] = _any_zero(_present(samples, chosen, Quantity.ENGINE_AWAKE))
     measured = min(samples.at[chosen].tolist(), default=at)
-    kind = KINDS[samples.kind]
     if role is not Role.GATEWAY:
         splits = NO_SPLITS if slo is None else _splits(samples, chosen, *slo)
         return QueuePage(
@@ -179,12 +182,12 @@ def _open(kind: Kind, values: Floats, sums: Mapping[Quantity, float], wake_sourc
     return sum(in_hand) if in_hand else nan
 
 
-def _chosen(samples: Samples, queue: str | None) -> Rows:
-    """Rows of the queues that count for a workload."""
+def _chosen(samples: Samples, *names: str | None) -> Rows:
+    """Rows of the queues with one of these names; None is any."""
     rows = [
         index
         for index, subject in enumerate(samples.subjects)
-        if (name := getattr(subject, "name", None)) is not None and (queue is None or name == queue)
+        if (name := getattr(subject, "name", None)) is not None and (None in names or name in names)
     ]
     return np.array(rows, dtype=np.int64)
 

@@ -134,8 +134,8 @@ def test_activator_holds_requests_that_wait_for_a_pod(read, cell):
         """
     )
     assert samples.kind == "knative"
-    assert cell(samples, "chat-00001", Q.REQUESTS_HELD) == 4.0
-    assert cell(samples, "chat-00001", Q.REQUESTS_RUNNING) == 2.0
+    assert cell(samples, "ai/chat-00001", Q.REQUESTS_HELD) == 4.0
+    assert cell(samples, "ai/chat-00001", Q.REQUESTS_RUNNING) == 2.0
 
 
 def test_revisions_of_one_name_in_two_namespaces_are_two(read):
@@ -151,9 +151,9 @@ def test_old_activator_has_one_count_of_waiting_and_running(read, cell):
         """
     )
     assert samples.kind == "knative"
-    assert cell(samples, "chat-00001", Q.REQUESTS_RUNNING) == 3.0
-    assert cell(samples, "chat-00001", Q.REQUESTS_FINISHED) == 8.0
-    assert isnan(cell(samples, "chat-00001", Q.REQUESTS_HELD))
+    assert cell(samples, "ai/chat-00001", Q.REQUESTS_RUNNING) == 3.0
+    assert cell(samples, "ai/chat-00001", Q.REQUESTS_FINISHED) == 8.0
+    assert isnan(cell(samples, "ai/chat-00001", Q.REQUESTS_HELD))
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,19 @@ def test_interceptor_counts_a_request_from_arrival_to_response(read, cell):
         """
     )
     assert samples.kind == "http_addon"
-    assert cell(samples, "chat", Q.REQUESTS_RUNNING) == 5.0
-    assert cell(samples, "chat", Q.REQUESTS_FINISHED) == 32.0
+    assert cell(samples, "ai/chat", Q.REQUESTS_RUNNING) == 5.0
+    assert cell(samples, "ai/chat", Q.REQUESTS_FINISHED) == 32.0
+
+
+def test_route_has_its_namespace_whether_or_not_another_has_its_name(read):
+    line = 'interceptor_request_concurrency{{route_name="chat",route_namespace="{}"}} 1\n'
+    assert read(line.format("ai")).subjects == (Queue("ai/chat"),)
+    assert read(line.format("ai") + line.format("test")).subjects == (Queue("ai/chat"), Queue("test/chat"))
+
+
+def test_interceptor_without_a_request_since_its_start_shows_no_route(read):
+    samples = read('target_info{service_name="keda-http-interceptor",service_version="HEAD"} 1\n', kind="http_addon")
+    assert samples.subjects == ()
 
 
 def test_older_interceptor_has_one_queue_for_each_host(read, cell):
