@@ -5,6 +5,7 @@ tests can kill, and each test its own namespace; the daemon watches the namespac
 by side (`-n 4 --dist loadfile --no-loadscope-reorder`). A file sets by constants of its module what differs:
 
 VALUES: the chart's values; by default for KEDA.
+READS_KEDA: its daemon also reads KEDA's namespace, where a gateway is.
 FIRST:  it begins first, because it takes the longest.
 ALONE:  no other file runs meanwhile, because it takes what all use: an APIService, or KEDA's operator. Its daemon
         watches all namespaces, as the chart's default does, and so can share GPUs.
@@ -91,13 +92,28 @@ def namespaces(api, node, turn, request):
         api.delete(f"/api/v1/namespaces/{name}")
 
 
+def keda_namespace(api):
+    """The one with KEDA's metrics server; a ClusterTriggerAuthentication's Secrets are looked up there."""
+    registered = api.get("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
+    return registered["spec"]["service"]["namespace"] if registered else "keda"
+
+
+def merged(values, others):
+    """Both, key by key; where neither is a mapping, the others' value."""
+    both = {key: merged(values[key], others[key]) for key in values if isinstance(others.get(key), dict)}
+    return {**values, **others, **both}
+
+
 @pytest.fixture(scope="module")
 def release(api, cluster, namespaces, request):
     """The chart's objects in the cluster, without its APIServices."""
     everywhere = {"kubernetes": {}, "sharing": {"max_priority": 100}}
-    here = {"kubernetes": {"namespaces": list(namespaces.values())}}
+    read = [*namespaces.values(), *([keda_namespace(api)] if getattr(request.module, "READS_KEDA", False) else [])]
+    here = {"kubernetes": {"namespaces": read}}
     config = everywhere if is_alone(request.module) else here
-    values = {"config": config, **getattr(request.module, "VALUES", KEDA)}
+    values = merged(
+        {"config": config, "keda": {"namespace": keda_namespace(api)}}, getattr(request.module, "VALUES", KEDA)
+    )
     created = Release(api, f"tidegate-e2e-{uuid.uuid4().hex[:6]}", values, cluster.host)
     try:
         created.install()

@@ -10,6 +10,7 @@ An APIService of another provider (KEDA's for external metrics) is borrowed, and
 
 import base64
 from copy import deepcopy
+from pathlib import Path
 
 import yaml
 
@@ -21,6 +22,9 @@ from .waiting import until
 NAME = "tidegate"
 TOKEN_S = 7200
 KEDA = {"mode": "keda", "tls": {"type": "none"}}
+# As shipped: certificates of the chart for both sides. The ClusterTriggerAuthentication belongs to the whole cluster.
+AUTHENTICATION = f"{NAME}-e2e"
+KEDA_MTLS = {"mode": "keda", "keda": {"clusterTriggerAuthentication": {"name": AUTHENTICATION}}}
 METRICS_API = {"mode": "hpa", "metricsApi": {"external": {"enabled": True}, "custom": {"enabled": True}}}
 # The daemon runs on this host, so the pod must not.
 PENDING = {"nodeSelector": {LABEL: "no-node"}, "networkPolicy": {"enabled": True}, "commonLabels": LABELS}
@@ -98,11 +102,10 @@ class Release:
         shipped["state"]["directory"] = str(folder)
         listen = shipped["listen"]
         listen |= {"http": f"127.0.0.1:{ports['http']}", "grpc": f"0.0.0.0:{ports['grpc']}"}
+        for section in ("grpc_tls", "metrics_api"):
+            if section in listen:
+                listen[section] |= self._files(listen[section], folder)
         if "metrics_api" in listen:
-            files = {"certificate": folder / "tls.crt", "key": folder / "tls.key"}
-            for file in files.values():
-                file.write_bytes(self._secret()[file.name])
-            listen["metrics_api"] |= {key: str(file) for key, file in files.items()}
             listen["metrics_api"]["address"] = f"0.0.0.0:{ports['metrics']}"
         file = folder / "config.yaml"
         file.write_text(yaml.safe_dump(shipped), encoding="utf-8")
@@ -112,14 +115,7 @@ class Release:
         """Create the chart's APIServices, and lead its Service to this port of this host. Returns when the API server
         reaches the daemon.
         """
-        labels = {"kubernetes.io/service-name": NAME}
-        endpoints = {
-            "metadata": {"name": f"{NAME}-e2e", "labels": labels},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [self._host], "conditions": {"ready": True}}],
-            "ports": [{"name": "metrics-api", "port": port, "protocol": "TCP"}],
-        }
-        self._api.post(f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices", endpoints)
+        self._lead("metrics-api", port)
         for document in self._services:
             path = self._api.collection(document)
             name = document["metadata"]["name"]
@@ -131,6 +127,35 @@ class Release:
                 self._api.put(f"{path}/{name}", {**before, "spec": document["spec"]})
         for path in self._borrowed:
             until(lambda path=path: self._condition(path), lambda available: available[0] == "True")
+
+    def scaler_address(self, port):
+        """`scalerAddress` by the Service's name, which its certificate is for. The Service gets this port besides those
+        of the chart: without kube-proxy a name of a Service that leads to this host still leads to the daemon.
+        """
+        service = f"/api/v1/namespaces/{self.namespace}/services/{NAME}"
+        ports = self._api.get(service)["spec"]["ports"]
+        self._api.patch(service, {"spec": {"ports": [*ports, {"name": "grpc-e2e", "port": port, "targetPort": port}]}})
+        self._lead("grpc-e2e", port)
+        return f"{self.server_name}:{port}"
+
+    def _lead(self, name, port):
+        """Lead this port of the Service to this host."""
+        endpoints = {
+            "metadata": {"name": f"{NAME}-{name}", "labels": {"kubernetes.io/service-name": NAME}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [self._host], "conditions": {"ready": True}}],
+            "ports": [{"name": name, "port": port, "protocol": "TCP"}],
+        }
+        self._api.post(f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices", endpoints)
+
+    def _files(self, mounted, folder):
+        """For files of the mounted Secret: those of this folder, with the same content."""
+        secret, found = self._secret(), {}
+        for key in {"certificate", "key", "client_ca"} & set(mounted):
+            file = folder / Path(mounted[key]).name
+            file.write_bytes(secret[file.name])
+            found[key] = str(file)
+        return found
 
     def _give_back(self):
         for path, before in self._borrowed.items():
@@ -147,5 +172,5 @@ class Release:
         return available.get("status"), available.get("message")
 
     def _secret(self):
-        data = the(self._documents, "Secret")["data"]
+        data = the(self._documents, "Secret", f"{NAME}-tls")["data"]
         return {name: base64.b64decode(value) for name, value in data.items()}

@@ -71,17 +71,24 @@ class Tenant:
         return target
 
     def metadata(self, **metadata):
-        """Keys for trigger metadata or annotations, with the port of this run's targets."""
+        """Keys for trigger metadata or annotations, with the port of this run's targets. None leaves a key out."""
         gateway_port = {"gateway_port": str(self._targets.port)} if "gateway" in metadata else {}
-        return {"engine": "vllm", "port": str(self._targets.port), **gateway_port, **metadata}
+        keys = {"engine": "vllm", "port": str(self._targets.port), **gateway_port, **metadata}
+        return {key: value for key, value in keys.items() if value is not None}
 
-    def scaled_object(self, name, *, minimum, maximum, polling=5, cooldown=5, **metadata):
-        """A ScaledObject with one push trigger. Returns when KEDA has created its HPA.
+    def scaled_object(
+        self, name, *, minimum, maximum, polling=5, cooldown=5, authentication=None, awaits_hpa=True, **metadata
+    ):
+        """A ScaledObject with one push trigger. Returns when KEDA has created its HPA, or at once without awaits_hpa:
+        KEDA creates none while it cannot call its scaler.
 
+        authentication: the name of a ClusterTriggerAuthentication.
         cooldown: longer than Tidegate is down. KEDA 2.20 takes an error for inactive if its HPA and its poll meet it at
         the same moment (kedacore/keda#7737), and then nothing but this time is between the load and zero.
         """
         trigger = {"type": "external-push", "metadata": {"scalerAddress": self._grpc, **self.metadata(**metadata)}}
+        if authentication is not None:
+            trigger["authenticationRef"] = {"kind": "ClusterTriggerAuthentication", "name": authentication}
         spec = {
             "scaleTargetRef": {"name": name},
             "minReplicaCount": minimum,
@@ -94,7 +101,8 @@ class Tenant:
         }
         document = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": name}, "spec": spec}
         self.api.post(SCALED_OBJECTS.format(self.name), document)
-        until(lambda: self.hpa(f"keda-hpa-{name}"), bool)
+        if awaits_hpa:
+            until(lambda: self.hpa(f"keda-hpa-{name}"), bool)
 
     def autoscaler(self, name, metric, *, minimum=1, maximum):
         """An HPA without KEDA. Raises ApiFailure."""
