@@ -213,6 +213,8 @@ class PlainClient:
         server = host.strip("[]"), port
         lines = [f"GET {path} HTTP/1.1", f"Host: {host}" if port == 80 else f"Host: {host}:{port}"]  # noqa: PLR2004
         lines += [f"{name}: {value}" for name, value in (*self._headers.items(), *headers.items())]
+        if not all(map(str.isprintable, lines)):  # a line break in a secret would begin another header
+            return None
         try:
             connection = self._take_idle(server) or await self._connect(*server)
         except (OSError, ValueError):  # a port beyond 65535

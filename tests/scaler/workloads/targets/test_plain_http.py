@@ -73,6 +73,12 @@ async def test_request_has_the_headers_of_the_client_and_of_the_call(plain, raw,
     assert raw.requests == ["\r\n".join(lines).encode()]
 
 
+async def test_line_break_in_a_secret_begins_no_header(plain, raw, response):
+    raw.respond_with(response(BODY, LENGTH))
+    assert await plain.get(raw.url, {"Authorization": "Bearer t\r\nHost: other"}, MOST) is None
+    assert raw.requests == []
+
+
 async def test_connection_that_the_server_closes_is_not_used_again(plain, raw, response):
     raw.respond_with(response(BODY, LENGTH, "Connection: close"), "keep")
     assert [await plain.get(raw.url, {}, MOST) for _ in range(2)] == [BODY] * 2
