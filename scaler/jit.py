@@ -32,6 +32,7 @@ INDICES = types.Array(types.int64, 1, "A", readonly=True)
 _SLOTS = types.Array(types.float64, 2, "C", readonly=True)
 RINGS = (_SLOTS, _SLOTS, INDICES)  # times, values, head
 RESULT = types.Array(types.float64, 1, "C")
+TABLE = types.Array(types.float64, 2, "C")  # which the kernel writes to
 
 
 def kernel(signature: Any) -> Callable[[Function], Function]:

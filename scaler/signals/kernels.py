@@ -31,9 +31,10 @@ from math import expm1, isnan, log
 import numpy as np
 
 from exporter.model import Floats
-from scaler.jit import FLOATS, NUMBER, RESULT, RINGS, Indices, kernel
+from scaler.jit import FLOATS, NUMBER, RESULT, RINGS, TABLE, Indices, kernel, part
 
 _LN2 = log(2.0)
+MEMO = 6  # numbers that `ewma_resumed` remembers of a ring
 
 
 @kernel(NUMBER(NUMBER, NUMBER))
@@ -44,13 +45,33 @@ def _alpha(dt: float, half_life_s: float) -> float:
     return -expm1(-_LN2 * dt / half_life_s)
 
 
+@part
+def _through(
+    times: Floats, values: Floats, head: Indices, row: int, up: float, down: float, now: float
+) -> tuple[float, float, float]:
+    """The average at the last known value, that value, and its time; NaN if no value is known."""
+    length = times.shape[1]
+    state = last = since = np.nan
+    for step in range(length):
+        slot = (head[row] + step) % length
+        if isnan(times[row, slot]) or isnan(values[row, slot]):
+            continue
+        at, value = min(times[row, slot], now), values[row, slot]
+        if isnan(since):
+            state = value
+        else:
+            state += _alpha(at - since, up if last > state else down) * (last - state)
+        last, since = value, at
+    return state, last, since
+
+
 @kernel(RESULT(*RINGS, FLOATS, FLOATS, NUMBER))
 def ewma_fast_slow(times: Floats, values: Floats, head: Indices, up_s: Floats, down_s: Floats, now: float) -> Floats:
     """Average up to `now` that rises with half-life `up_s` and falls with `down_s`. A constant value is never crossed.
 
     It starts at the first known value. NaN if no value is known.
     """
-    rows, length = times.shape
+    rows = times.shape[0]
     if not (values.shape == times.shape and len(head) == len(up_s) == len(down_s) == rows):
         raise ValueError("ewma_fast_slow: times, values, head, up_s and down_s must have the same rows")
     average = np.full(rows, np.nan)
@@ -58,17 +79,34 @@ def ewma_fast_slow(times: Floats, values: Floats, head: Indices, up_s: Floats, d
         up, down = up_s[row], down_s[row]
         if isnan(up) or isnan(down):
             continue
-        state = last = since = np.nan
-        for step in range(length):
-            slot = (head[row] + step) % length
-            if isnan(times[row, slot]) or isnan(values[row, slot]):
-                continue
-            at, value = min(times[row, slot], now), values[row, slot]
-            if isnan(since):
-                state = value
-            else:
-                state += _alpha(at - since, up if last > state else down) * (last - state)
-            last, since = value, at
+        state, last, since = _through(times, values, head, row, up, down, now)
+        average[row] = state + _alpha(now - since, up if last > state else down) * (last - state)
+    return average
+
+
+@kernel(RESULT(*RINGS, FLOATS, FLOATS, NUMBER, TABLE))
+def ewma_resumed(
+    times: Floats, values: Floats, head: Indices, up_s: Floats, down_s: Floats, now: float, memo: Floats
+) -> Floats:
+    """As `ewma_fast_slow`, bit for bit, without a second pass over a ring in which nothing has been written since.
+
+    memo: shape (rows, MEMO), NaN at first, and again for rings that are replaced: what was computed for each ring, and
+          the head, time and value of its newest slot then. A ring with a value later than `now` is not remembered.
+    """
+    rows, length = times.shape
+    average = np.full(rows, np.nan)
+    for row in range(rows):
+        up, down = up_s[row], down_s[row]
+        if isnan(up) or isnan(down):
+            continue
+        newest = head[row] - 1 if head[row] else length - 1
+        at, value = times[row, newest], values[row, newest]
+        state, last, since = memo[row, 0], memo[row, 1], memo[row, 2]
+        same = memo[row, 3] == head[row] and memo[row, 4] == at and memo[row, 5] == value
+        if not (same and at <= now):
+            state, last, since = _through(times, values, head, row, up, down, now)
+            memo[row, 0], memo[row, 1], memo[row, 2] = state, last, since
+            memo[row, 3], memo[row, 4], memo[row, 5] = head[row], at if at <= now else np.nan, value
         average[row] = state + _alpha(now - since, up if last > state else down) * (last - state)
     return average
 

@@ -28,7 +28,7 @@ from scaler.jit import FLOATS, INDICES, NUMBER, kernel
 from scaler.policy.columns import SMOOTHED, Signal
 
 from .aggregate import Aggregate
-from .kernels import counter_rate, ewma_fast_slow
+from .kernels import MEMO, counter_rate, ewma_fast_slow, ewma_resumed
 
 # 128 intervals of 5 s are 10 minutes: ten half-lives of the default fall, by which the oldest value weighs 1/1024.
 LENGTH = 128
@@ -71,6 +71,7 @@ class Smoother:
         self._rows = len(smoothing)
         self._interval = interval_s
         self._windows = Windows(self._rows * BLOCKS, LENGTH)
+        self._memo = np.full((self._rows * SMOOTHED, MEMO), np.nan)
         self._up = np.tile(np.array([s.up_s for s in smoothing], dtype=float), SMOOTHED)
         self._down = np.tile(np.array([s.down_s for s in smoothing], dtype=float), SMOOTHED)
 
@@ -78,6 +79,7 @@ class Smoother:
         """Takes the half-lives of `rows` from `fresh`, which has only these, in their order."""
         series = self._series(rows, SMOOTHED)
         self._up[series], self._down[series] = fresh._up, fresh._down
+        self._memo[series] = np.nan
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live arrays. All rings of a workload have the same times, stored once."""
@@ -92,6 +94,7 @@ class Smoother:
 
         now: POSIX seconds: without values that a ring of this length would have lost by then, and later ones.
         """
+        self._memo[:] = np.nan
         times, head = columns.get("windows.times"), columns.get("windows.head")
         if (
             times is None
@@ -146,12 +149,15 @@ class Smoother:
         rows: ascending, no row twice.
         """
         rings = self._windows
-        every = len(rows) == self._rows
-        # A sweep reads all rings: a slice copies none.
-        series = slice(self._rows * SMOOTHED) if every else self._series(rows, SMOOTHED)
-        smoothed = ewma_fast_slow(
-            rings.times[series], rings.values[series], rings.head[series], self._up[series], self._down[series], now
-        )
+        # A sweep reads all rings: a slice copies none, and most have nothing new.
+        if len(rows) == self._rows:
+            each = slice(self._rows * SMOOTHED)
+            windows = rings.times[each], rings.values[each], rings.head[each]
+            smoothed = ewma_resumed(*windows, self._up, self._down, now, self._memo)
+        else:
+            series = self._series(rows, SMOOTHED)
+            windows = rings.times[series], rings.values[series], rings.head[series]
+            smoothed = ewma_fast_slow(*windows, self._up[series], self._down[series], now)
         return np.ascontiguousarray(smoothed.reshape(SMOOTHED, len(rows)).T)
 
     def rings(self, row: int) -> Rings:

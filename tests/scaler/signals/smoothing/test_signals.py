@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.policy.capacity import WorkRate
-from scaler.policy.columns import Readings, Signal
+from scaler.policy.columns import SMOOTHED, Readings, Signal
 from scaler.signals.aggregate import Aggregate
+from scaler.signals.kernels import ewma_fast_slow
 from scaler.signals.smoothing import HalfLives, Smoother
 
 NAN = float("nan")
@@ -246,3 +247,70 @@ def test_smoothed_value_lies_between_the_samples(up, down, pages):
         values += [] if np.isnan(work) else [work]
         value = one.work(now)
         assert np.isnan(value) if not values else min(values) - 1e-9 <= value <= max(values) + 1e-9
+
+
+ROWS = 3
+WORK = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 1e6), st.just(NAN))
+# Seconds since the last step: scrapes, clocks that step back, and a whole ring later.
+STEPS_S = st.one_of(st.sampled_from([0.0, 0.5, 1.0, 5.0, -3.0, -40.0, 700.0]), st.floats(0.0, 60.0))
+OBSERVED = st.tuples(st.just("observe"), STEPS_S, st.sets(st.integers(0, ROWS - 1), min_size=1), WORK)
+ANOTHER = st.tuples(st.just("take"), STEPS_S, st.sets(st.integers(0, ROWS - 1), min_size=1), WORK)
+REPLANNED = st.tuples(st.just("replan"), STEPS_S, st.sets(st.integers(0, ROWS - 1), min_size=1), st.floats(1.0, 90.0))
+SWEPT = st.tuples(st.just("sweep"), STEPS_S, st.just({0}), st.just(0.0))
+
+
+def anew(signals, now):
+    """The smoothed signals as from all rings, without anything that was remembered."""
+    rings, series = signals._windows, signals._rows * SMOOTHED
+    windows = rings.times[:series].copy(), rings.values[:series].copy(), rings.head[:series].copy()
+    return ewma_fast_slow(*windows, signals._up, signals._down, now).reshape(SMOOTHED, signals._rows).T
+
+
+@settings(max_examples=150)
+@given(st.lists(st.one_of(OBSERVED, OBSERVED, SWEPT, SWEPT, ANOTHER, REPLANNED), max_size=30))
+def test_sweep_that_goes_on_from_the_last_one_smooths_bit_for_bit_as_one_from_the_whole_rings(steps):
+    signals, now = Smoother([HalfLives(5.0, 60.0)] * ROWS, 5.0), 1e9
+    every = np.arange(ROWS)
+    for step, passed_s, chosen, value in steps:
+        now += passed_s
+        rows = np.array(sorted(chosen))
+        if step == "observe":
+            signals.observe(rows, totals(*[value] * len(rows), kv=0.5), np.full(len(rows), fill_value=True), rows + now)
+        elif step == "take":
+            other = Smoother([HalfLives()] * ROWS, 5.0)
+            other.observe(every, totals(*[value] * ROWS), np.full(ROWS, fill_value=True), every + now - 10.0)
+            signals.take(other.columns(), rows, rows)
+        elif step == "replan":
+            signals.replan(rows, Smoother([HalfLives(value, 2 * value)] * len(rows), 5.0))
+        np.testing.assert_array_equal(signals.smooth(every, now), anew(signals, now))
+
+
+def test_ring_in_which_nothing_was_written_is_not_read_again():
+    one = One(up=5.0, down=60.0)
+    for at, work in ((0.0, 4.0), (5.0, 8.0), (10.0, 2.0)):
+        one.observe(at, work)
+    before = one.work(15.0)
+    one.signals._windows.values[0, 0] = 1e6  # not the newest: only a pass over the whole ring would see it
+    assert one.work(15.0) == before
+    assert one.work(20.0) < before
+    one.observe(15.0, 2.0)
+    assert one.work(20.0) > 100.0
+
+
+def test_ring_that_is_replaced_is_read_again_though_it_ends_alike():
+    one, other = One(), One()
+    for work, each in ((4.0, one), (90.0, other)):
+        each.observe(0.0, work)
+        each.observe(5.0, 2.0)
+        each.work(10.0)
+    one.signals.take(other.signals.columns(), one.rows, one.rows)
+    assert one.work(10.0) == other.work(10.0)
+
+
+def test_ring_with_other_half_lives_is_read_again():
+    one = One(up=5.0, down=60.0)
+    for at, work in ((0.0, 4.0), (5.0, 8.0), (10.0, 2.0)):
+        one.observe(at, work)
+    one.work(15.0)
+    one.signals.replan(one.rows, Smoother([HalfLives(20.0, 20.0)], 5.0))
+    np.testing.assert_array_equal(one.signals.smooth(one.rows, 15.0), anew(one.signals, 15.0))
