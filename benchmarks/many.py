@@ -30,8 +30,8 @@ ABOUT = """
 Workloads of 4 pods, each an engine with 30 KiB of metrics whose values all change, in one daemon; measured over three
 intervals, and over 30 s at least, after every target was scraped once. "Skipped" and "late" are the daemon's own
 counters (`tidegate_scrapes_skipped_total`, `tidegate_scrapes_late_total`: begun a tenth of the interval late). The
-probe is a `GET /livez` every 10 ms on one connection. Server, probe and daemon share this machine. Repeat with
-`python benchmarks/many.py`.
+probe is a `GET /livez` every 10 ms on one connection, for another 30 s. Server, probe and daemon share this machine.
+Repeat with `python benchmarks/many.py`.
 """
 
 FLEETS = ((100, 1.0), (2_000, 1.0), (20_000, 10.0))
@@ -110,10 +110,11 @@ def measured(targets: int, interval_s: float) -> dict[str, Any]:
             while number_at(count) < targets:
                 sleep(1.0)
             sleep(2.0 * interval_s)
+            before = moment(process.pid, base, count)
+            sleep(max(WINDOW_S, 3.0 * interval_s))
+            after = moment(process.pid, base, count)
             with probing(http) as waited:
-                before = moment(process.pid, base, count)
-                sleep(max(WINDOW_S, 3.0 * interval_s))
-                after = moment(process.pid, base, count)
+                sleep(WINDOW_S)
             status = Path(f"/proc/{process.pid}/status").read_text()
     passed_s, scrapes = after.at - before.at, after.served - before.served
     resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
