@@ -32,7 +32,7 @@ from exporter.clock import Clock
 from exporter.discovery import Discovery, Listing
 from exporter.model import Failure, FailureKind, MissingSeries, Role, ScrapeResult, Target, WorkloadKey
 
-from .pace import Pace
+from .pace import TurnPace
 from .request import Pages, PageScanner, Requester, Requests, ScrapeEndpoint
 
 # Bytes of large responses that may wait for a thread or be parsed there: eight of the usual `scrape.body_limit`.
@@ -158,7 +158,7 @@ class ScrapeLoop:
     counters: dict[Target, Counters] = field(default_factory=dict)
     _requester: Requester = field(init=False)
     _tasks: asyncio.TaskGroup | None = None
-    _lookup_pace: Pace = field(default_factory=lambda: Pace(LOOKUPS_AT_ONCE))
+    _lookup_pace: TurnPace = field(default_factory=lambda: TurnPace(LOOKUPS_AT_ONCE))
     _lookups: dict[Discovery, asyncio.Task[None]] = field(default_factory=dict)
     _listings: dict[Discovery, Listing] = field(default_factory=dict)
     _on_lists: Counter[Target] = field(default_factory=Counter)  # on how many listings a target is

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 
 
-class Pace:
+class TurnPace:
     """Lets at most `most` tasks go on between two looks at the sockets, first come, first served."""
 
     def __init__(self, most: int) -> None:

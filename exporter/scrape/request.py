@@ -22,7 +22,7 @@ from exporter.clock import Clock
 from exporter.model import Credentials, Failure, FailureKind, Samples, Target
 from exporter.textformat import Page, TooManySeries
 
-from .pace import Pace
+from .pace import TurnPace
 
 # A response of 256 KiB takes about 4 ms the first time and 0.2 ms from then on, twice what handing it to a thread
 # takes; one of 1 MiB would hold up the event loop for 14 ms at first.
@@ -95,7 +95,7 @@ class Requester:
         # Targets that timed out last time share half of the turns: a lost node's pods, each of which holds its turn
         # until the time-out, would otherwise keep all others waiting.
         self._slow_turns = asyncio.Semaphore(max(1, concurrency // 2))
-        self._pace = Pace(SENT_AT_ONCE)
+        self._pace = TurnPace(SENT_AT_ONCE)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="parse")
 
     async def request(self, target: Target, requests: Requests) -> tuple[float, float, Samples | Failure]:

@@ -19,15 +19,15 @@ from exporter.model import Floats
 from scaler.columns import Array, Mask, Rows, named
 from scaler.policy.columns import Ints
 from scaler.policy.groups import BY_PRICE, NONE, Sharing
-from scaler.policy.variants import UNORDERED, Learned, Ranks, Unit, learned_capacity, ordered, prices
+from scaler.policy.variants import UNORDERED, Learned, PriceUnit, Ranks, learned_capacity, ordered, prices
 from scaler.workloads.spec import WorkloadSpec
 
 _COUNTS = ("first", "second", "third")
 # A price per hour and request a second is that of 3600 requests.
 _PER_UNIT = {
-    Unit.REPLICAS: (1.0, "a replica for an hour"),
-    Unit.IN_HAND: (1.0, "a request in hand for an hour"),
-    Unit.REQUESTS: (1e6 / 3600.0, "a million requests"),
+    PriceUnit.REPLICAS: (1.0, "a replica for an hour"),
+    PriceUnit.IN_HAND: (1.0, "a request in hand for an hour"),
+    PriceUnit.REQUESTS: (1e6 / 3600.0, "a million requests"),
 }
 _MOST_SHOWN = 3  # prices of others, so that a sentence stays one
 
@@ -96,7 +96,7 @@ class Variants:
         rank = f"{_COUNTS[mine] if mine < len(_COUNTS) else f'number {mine + 1}'} of {len(mates)}"
         if unknown:
             return f"{rank} by price, as before: {missing}"
-        times, unit = _PER_UNIT[Unit(self._prices.unit[at])]
+        times, unit = _PER_UNIT[PriceUnit(self._prices.unit[at])]
         costs = [f"{self._name(mate)} {times * self._prices.price[mate]:.3g}" for mate in mates[:_MOST_SHOWN].tolist()]
         return f"{rank} by the price of {unit}: {', '.join(costs)}"
 

@@ -38,7 +38,7 @@ from .capacity import (
     SizingConstants,
     counted,
 )
-from .sizing import LEAST_WORK, Arrivals, burst_replicas, count_arrivals, size_arrivals
+from .sizing import LEAST_WORK, ArrivingWork, burst_replicas, count_arrivals, size_arrivals
 
 
 class RequestTime(IntEnum):
@@ -216,7 +216,9 @@ def _update(
         queue = counted(waiting[i])
         # A request that is in hand has arrived and not finished: its mean counts it by half.
         requests = 0.5 * (arrived[i] + finished[i]) * known_s
-        if ready[i] > 0.0 and queue <= MOST_WAITING * ready[i]:
+        # Requests that have all been in hand from the first response on have no time yet.
+        begun = times[i, RequestTime.SECONDS] > 0.0 or finished[i] > 0.0
+        if begun and ready[i] > 0.0 and queue <= MOST_WAITING * ready[i]:
             _learn(times, i, in_hand[i], requests, ready[i], known_s)
         if not has_time(times, i):
             continue
@@ -229,7 +231,7 @@ def _update(
         estimates[i, Estimate.WORK] = work if work > LEAST_WORK else 0.0
         count_arrivals(estimates, i, came, raw, dt)
         may_wait = TTFT_S if np.isnan(ttft[i]) else ttft[i]
-        arrivals = Arrivals(came, raw, request_s, queue * request_s, ARRIVAL_S, UNMEASURED_STRETCH)
+        arrivals = ArrivingWork(came, raw, request_s, queue * request_s, ARRIVAL_S, UNMEASURED_STRETCH)
         size_arrivals(estimates, i, arrivals, ready[i], may_wait, start[i], dt, known_s, now, constants)
 
 

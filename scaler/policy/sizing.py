@@ -328,7 +328,7 @@ def _has_rates(rates: Floats, i: int) -> bool:
     return True
 
 
-class Arrivals(NamedTuple):
+class ArrivingWork(NamedTuple):
     """What arrives at one workload, and what is done about it.
 
     requests:  since the last update.
@@ -361,7 +361,7 @@ def count_arrivals(estimates: Floats, i: int, requests: float, raw: float, dt: f
 def size_arrivals(
     estimates: Floats,
     i: int,
-    arrivals: Arrivals,
+    arrivals: ArrivingWork,
     ready: float,
     ttft: float,
     start: float,
@@ -434,7 +434,7 @@ def _update(
         late = late or estimates[i, Estimate.GAP_SECONDS] > LATE_ITL * itl[i] * estimates[i, Estimate.GAPS]
         _follow_budget(estimates, i, arrived, misses[i], late, replicas, start[i], dt, now, constants)
         peak_s = _shortest_late_peak(estimates, i, itl[i], constants)
-        arrivals = Arrivals(arrived, raw, request_s, backlog, peak_s, estimates[i, Estimate.STRETCH])
+        arrivals = ArrivingWork(arrived, raw, request_s, backlog, peak_s, estimates[i, Estimate.STRETCH])
         size_arrivals(estimates, i, arrivals, ready[i], ttft[i], start[i], dt, known_s, now, constants)
 
 

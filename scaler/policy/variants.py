@@ -48,7 +48,7 @@ LEARNED = 100.0
 _MIX = [Estimate.PROMPT_SUM, Estimate.PROMPTS, Estimate.OUTPUT_SUM, Estimate.OUTPUTS, Estimate.CACHED_SUM]
 
 
-class Unit(IntEnum):
+class PriceUnit(IntEnum):
     """What a price is of."""
 
     REPLICAS = 0
@@ -56,7 +56,7 @@ class Unit(IntEnum):
     REQUESTS = 2
 
 
-class Prices(NamedTuple):
+class UnitPrices(NamedTuple):
     """price: money per hour of one unit a second, or in hand; NaN unknown. unit: of it. Shape (members,)."""
 
     price: Floats
@@ -90,18 +90,18 @@ def learned_capacity(estimates: Floats, itl: Floats, queue: Ints) -> Learned:
     return Learned(rate, np.minimum(rate * output_s, DEFAULTS.full_kv / alike[:, Estimate.KV_PER_REQUEST]))
 
 
-def prices(hour: Floats, holds: Floats, rates: Floats, queue: Ints) -> Prices:
+def prices(hour: Floats, holds: Floats, rates: Floats, queue: Ints) -> UnitPrices:
     """The price of each member in the unit of its queue.
 
     hour: of one replica; NaN unknown. holds: requests in hand by configuration; NaN without. rates: learned ones.
     """
-    unit = np.full(len(queue), Unit.REPLICAS, dtype=np.int64)
+    unit = np.full(len(queue), PriceUnit.REPLICAS, dtype=np.int64)
     divisor = np.ones(len(queue))
-    for each, amounts in ((Unit.IN_HAND, holds), (Unit.REQUESTS, rates)):
+    for each, amounts in ((PriceUnit.IN_HAND, holds), (PriceUnit.REQUESTS, rates)):
         unknown = np.bincount(queue, weights=~(amounts > 0.0), minlength=len(queue))[queue] > 0.0
         unit = np.where(unknown, unit, each)
         divisor = np.where(unknown, divisor, amounts)
-    return Prices(hour / divisor, unit)
+    return UnitPrices(hour / divisor, unit)
 
 
 class Ranks(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.event_loop import SWITCH_S, run
 from exporter.scrape.loop import LOOKUPS_AT_ONCE
-from exporter.scrape.pace import Pace
+from exporter.scrape.pace import TurnPace
 from exporter.scrape.request import SENT_AT_ONCE
 from exporter.textformat import PlainScanner
 
@@ -44,7 +44,7 @@ async def turns():
 
 
 async def test_tasks_of_one_moment_go_on_some_in_each_turn_of_the_event_loop(turns):
-    pace = Pace(7)
+    pace = TurnPace(7)
 
     async def work():
         await pace.turn()
@@ -55,7 +55,7 @@ async def test_tasks_of_one_moment_go_on_some_in_each_turn_of_the_event_loop(tur
 
 
 async def test_tasks_go_on_in_the_order_of_their_coming():
-    pace, order = Pace(2), []
+    pace, order = TurnPace(2), []
 
     async def work(number):
         await pace.turn()
@@ -66,7 +66,7 @@ async def test_tasks_go_on_in_the_order_of_their_coming():
 
 
 async def test_task_that_is_cancelled_while_it_waits_delays_no_other():
-    pace, went_on = Pace(1), []
+    pace, went_on = TurnPace(1), []
 
     async def work(number):
         await pace.turn()

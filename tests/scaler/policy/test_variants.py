@@ -11,8 +11,8 @@ from scaler.policy.variants import (
     LEARNED,
     SETTLE_S,
     UNORDERED,
+    PriceUnit,
     Ranks,
-    Unit,
     learned_capacity,
     ordered,
     prices,
@@ -178,5 +178,5 @@ def test_price_is_of_the_first_unit_that_is_known_of_every_member():
     holds = np.array([NAN, NAN, 4.0, 64.0, 4.0, NAN])
     learned = np.array([0.2, 2.0, 2.0, NAN, NAN, NAN])
     found = prices(hour, holds, learned, queue)
-    assert found.unit.tolist() == [Unit.REQUESTS] * 2 + [Unit.IN_HAND] * 2 + [Unit.REPLICAS] * 2
+    assert found.unit.tolist() == [PriceUnit.REQUESTS] * 2 + [PriceUnit.IN_HAND] * 2 + [PriceUnit.REPLICAS] * 2
     assert found.price.tolist() == [5.0, 4.0, 0.25, 0.125, 1.0, 8.0]

@@ -75,7 +75,8 @@ class Timed(Sizing):
         if not dt > 0.0:
             return
         known_s, queue = min(dt, longest), counted(waiting)
-        if ready > 0.0 and queue <= MOST_WAITING * ready:
+        has_begun = self.last.seconds > 0.0 or finished > 0.0
+        if has_begun and ready > 0.0 and queue <= MOST_WAITING * ready:
             self.learn(in_hand, 0.5 * (arrived + finished) * known_s, ready, known_s)
         if not self.has_time:
             return

@@ -33,6 +33,13 @@ def test_size_is_unknown_until_a_request_has_come_and_gone(timed):
     assert chat.after(15.0, 1.0, in_hand=3.0) > 0.0
 
 
+def test_requests_of_which_none_has_finished_yet_have_no_time(timed):
+    chat = timed()
+    chat.after(15.0, 20.0 / 15.0, finished=0.0, in_hand=20.0)
+    assert isnan(chat.during(3600.0, 0.0, in_hand=20.0)[-1])
+    assert chat.after(15.0, 0.0, finished=10.0 / 15.0, in_hand=10.0) >= 0.0
+
+
 @pytest.mark.parametrize("unknown", [{"rate": nan}, {"finished": nan}, {"in_hand": nan}])
 def test_unknown_reading_changes_nothing(timed, unknown):
     chat = timed()
