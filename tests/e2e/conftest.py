@@ -2,18 +2,20 @@
 
 Cluster and node live for the whole session. Each file has its own release of the chart with its own daemon, which
 tests can kill, and each test its own namespace; the daemon watches the namespaces of its file alone. So files run side
-by side (`-n 4 --dist loadfile --no-loadscope-reorder`). A file sets by constants of its module what differs:
+by side, one per worker (`-n 20`): nearly all of their time is waiting. A file sets by constants of its module what
+differs:
 
 VALUES: the chart's values; by default for KEDA.
 READS_KEDA: its daemon also reads KEDA's namespace, where a gateway is.
-FIRST:  it begins first, because it takes the longest.
-ALONE:  no other file runs meanwhile, because it takes what all use: an APIService, or KEDA's operator. Its daemon
-        watches all namespaces, as the chart's default does, and so can share GPUs.
+TAKES: what of `SHARED` no other file may use meanwhile. Such files run last.
+USES: what of `SHARED` it needs; by default KEDA.
+EVERYWHERE: its daemon watches all namespaces, as the chart's default does, and so can share GPUs.
 """
 
 import re
 import secrets
 import uuid
+from contextlib import ExitStack
 
 import pytest
 
@@ -27,20 +29,50 @@ from .hollow_node import LABELS, HollowNode
 from .release import KEDA, Release
 from .tenant import Tenant
 
+# The tests of these files run side by side too, each with a release and a daemon of its own: they take the longest.
+APART = ("test_daemon.py", "test_staircase.py")
+# In the order in which they are locked.
+SHARED = (
+    "external-metrics",  # the APIService of external.metrics.k8s.io, which KEDA's HPAs need
+    "keda",  # its operator
+    "events",  # a daemon that watches all namespaces also writes Events for, and calls, the workloads of other files
+)
 
-def is_alone(module):
-    return getattr(module, "ALONE", False)
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A worker takes a whole file at a time, or one test of a file whose tests run apart."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - pytest-xdist is optional here
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.partition("::")[0]
+            return nodeid if file.rpartition("/")[2] in APART else file
+
+    config.option.loadscopereorder = False  # in the order of pytest_collection_modifyitems
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Files that run alone come last: they wait for all others. The longest of the others comes first."""
-    here = __name__.rpartition(".")[0]
-    items.sort(key=lambda item: item.module.__name__.startswith(here) and turn_of(item.module))
+    """The longest tests come first, and files that take what others use last: they wait for those."""
+    items.sort(key=lambda item: is_ours(item) and turn_of(item.module))
+
+
+def is_ours(item):
+    return item.module.__name__.startswith(__name__.rpartition(".")[0])
 
 
 def turn_of(module):
-    return 1 if is_alone(module) else -1 if getattr(module, "FIRST", False) else 0
+    return 1 if taken(module) else -1 if module.__file__.rpartition("/")[2] in APART else 0
+
+
+def taken(module):
+    return getattr(module, "TAKES", ())
+
+
+def used(module):
+    return getattr(module, "USES", ("external-metrics", "keda"))
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +104,15 @@ def node(api, targets):
 
 @pytest.fixture(scope="module")
 def turn(cluster, request, tmp_path_factory):
-    with control_plane.turn(tmp_path_factory, "cluster", alone=is_alone(request.module)):
+    takes, uses = taken(request.module), used(request.module)
+    others = {item.module for item in request.session.items if is_ours(item)}
+    if takes:
+        control_plane.until_begun(tmp_path_factory, [other.__name__ for other in others if not taken(other)])
+    with ExitStack() as held:
+        for name in SHARED:
+            if name in takes or name in uses:
+                held.enter_context(control_plane.turn(tmp_path_factory, name, alone=name in takes))
+        control_plane.begin(tmp_path_factory, request.module.__name__)
         yield
 
 
@@ -110,7 +150,7 @@ def release(api, cluster, namespaces, request):
     everywhere = {"kubernetes": {}, "sharing": {"max_priority": 100}}
     read = [*namespaces.values(), *([keda_namespace(api)] if getattr(request.module, "READS_KEDA", False) else [])]
     here = {"kubernetes": {"namespaces": read}}
-    config = everywhere if is_alone(request.module) else here
+    config = everywhere if getattr(request.module, "EVERYWHERE", False) else here
     values = merged(
         {"config": config, "keda": {"namespace": keda_namespace(api)}}, getattr(request.module, "VALUES", KEDA)
     )
@@ -135,7 +175,7 @@ def ports():
 def daemon(release, ports, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tidegate")
     process = Daemon(release.configuration(folder, ports), ports["http"], folder)
-    with control_plane.turn(tmp_path_factory, "start", alone=True):  # a cold start compiles the kernels for the others
+    with control_plane.after_the_first(tmp_path_factory, "start"):  # a cold start compiles the kernels for the others
         process.start()
     yield process
     process.recover()

@@ -10,6 +10,7 @@ import ipaddress
 import os
 import shutil
 import subprocess
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ HOST = "TIDEGATE_E2E_HOST"
 KEDA_MANIFEST = "TIDEGATE_E2E_KEDA_MANIFEST"
 KEDA_RESTART = "TIDEGATE_E2E_KEDA_RESTART"
 WORKER = "PYTEST_XDIST_WORKER"
+BEGUN_S = 600.0  # with few workers a file may begin when others are done
 
 K3S_IMAGE = "rancher/k3s:v1.35.0-k3s1"
 IN_K3S = "/keda.yaml"
@@ -55,11 +57,40 @@ def control_plane(folder):
 @contextmanager
 def turn(tmp_path_factory, name, *, alone):
     """Waits for the turn of that name among the workers: for itself alone, or beside others that are not alone."""
-    folder = tmp_path_factory.getbasetemp()
-    shared = folder.parent if WORKER in os.environ else folder
-    with (shared / name).open("w", encoding="utf-8") as file:
+    with (_shared(tmp_path_factory) / name).open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)  # until it is closed
         yield
+
+
+@contextmanager
+def after_the_first(tmp_path_factory, name):
+    """The first worker goes through alone, then all others beside each other."""
+    done = _shared(tmp_path_factory) / f"{name}-done"
+    with turn(tmp_path_factory, name, alone=True):
+        if not done.exists():
+            yield
+            done.touch()
+            return
+    yield
+
+
+def begin(tmp_path_factory, name):
+    """Tell the other workers that `name` has begun."""
+    (_shared(tmp_path_factory) / f"{name}-begun").touch()
+
+
+def until_begun(tmp_path_factory, names):
+    """Wait for `begin` of all these names, or until one has surely failed before it."""
+    files = [_shared(tmp_path_factory) / f"{name}-begun" for name in names]
+    over = time.monotonic() + BEGUN_S
+    while time.monotonic() < over and not all(file.exists() for file in files):
+        time.sleep(0.5)
+
+
+def _shared(tmp_path_factory):
+    """A folder of all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if WORKER in os.environ else folder
 
 
 @contextmanager

@@ -66,11 +66,12 @@ class Daemon:
             self.thaw()
 
     def decision(self, namespace, name):
-        """The Board's entry; None if there is none, or if the daemon does not respond."""
+        """The Board's entry; None if there is none, or if the daemon does not respond or, under overload, refuses."""
         try:
-            board = requests.get(f"{self._url}/api/v1/board", timeout=2.0).json()["workloads"]
+            response = requests.get(f"{self._url}/api/v1/board", timeout=2.0)
         except requests.RequestException:
             return None
+        board = response.json()["workloads"] if response.ok else []
         keys = [(entry["workload"]["namespace"], entry["workload"]["name"]) for entry in board]
         return board[keys.index((namespace, name))] if (namespace, name) in keys else None
 

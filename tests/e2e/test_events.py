@@ -3,6 +3,8 @@
 from .tenant import DEPLOYMENTS, QUICK
 from .waiting import until
 
+USES = ("external-metrics", "keda", "events")
+
 
 def events_of(tenant, name):
     """As kubectl does (client-go's `events.Search`)."""

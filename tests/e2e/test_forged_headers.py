@@ -12,7 +12,9 @@ from .test_metrics_api import annotations
 from .waiting import until
 
 VALUES = METRICS_API
-ALONE = True
+TAKES = ("external-metrics",)
+USES = ()
+EVERYWHERE = True
 FORGED = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
 
 

@@ -9,7 +9,7 @@ from .control_plane import KEDA_RESTART
 from .tenant import QUICK
 from .waiting import until
 
-ALONE = True
+TAKES = ("keda",)
 A_WHILE_S = 25.0
 
 

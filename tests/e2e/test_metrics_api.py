@@ -11,7 +11,9 @@ from .test_shipped_objects import assert_permitted
 from .waiting import stays, until
 
 VALUES = METRICS_API
-ALONE = True
+TAKES = ("external-metrics",)
+USES = ()
+EVERYWHERE = True
 
 TARGET = {"type": "AverageValue", "averageValue": "1"}
 

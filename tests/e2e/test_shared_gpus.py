@@ -11,7 +11,8 @@ from .test_events import events_of
 from .test_shipped_objects import assert_permitted
 from .waiting import until
 
-ALONE = True  # its daemon must see the pods of all namespaces
+TAKES = ("events",)
+EVERYWHERE = True  # it must see the pods of all namespaces
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_priority_decides_a_quota_limits_and_new_gpus_lift_the_limit(tenant, pag
     # 88 requests need 6 replicas, and 72 need 5: 11 of 8 GPUs.
     tenant.set_load("chat", requests=88)
     until_all(tenant, chat=6, batch=2)
-    assert tenant.tidegate.decision(tenant.name, "batch")["reason"] == "capacity_limited"
+    until_limited(tenant, "batch")
     found = until(lambda: events_of(tenant, "batch"), bool)
     assert {event["reason"] for event in found} == {"CapacityLimited"}
 
@@ -84,10 +85,17 @@ def test_queue_of_kueue_limits(tenant, page, queue):
     tenant.until_replicas("batch", 1)
     # 72 requests need 5 replicas.
     tenant.set_load("batch", requests=72)
-    until(lambda: tenant.tidegate.decision(tenant.name, "batch")["reason"], lambda why: why == "capacity_limited")
+    until_limited(tenant, "batch")
     tenant.stays_at("batch", 1, 20)
     queue()
     until_all(tenant, batch=5)
+
+
+def until_limited(tenant, name):
+    until(
+        lambda: tenant.tidegate.decision(tenant.name, name),
+        lambda entry: entry and entry["reason"] == "capacity_limited",
+    )
 
 
 def until_all(tenant, **wanted):

@@ -11,6 +11,7 @@ from .api import ApiFailure
 from .release import rendered
 from .waiting import until
 
+USES = ()
 EXAMPLES = [pytest.param(path, id=path.stem) for path in sorted((DEPLOY / "examples").glob("*.yaml"))]
 
 

@@ -4,6 +4,8 @@ from .tenant import QUICK
 from .test_events import events_of
 from .waiting import until
 
+USES = ("external-metrics", "keda", "events")
+
 # Zero long after sleep, also where every step takes its time.
 SLEEP = {"keep_warm": "30s", "sleep_mode.calls": "true", "sleep_mode.after": "3s", "sleep_mode.gpu_share": "0.1"}
 
