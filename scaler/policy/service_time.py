@@ -42,7 +42,7 @@ from .sizing import LEAST_WORK, ArrivingWork, burst_replicas, count_arrivals, si
 
 
 class RequestTime(IntEnum):
-    """The columns of how long requests take: WIDTH floats, part of a checkpoint. All are sums, 0 at first."""
+    """The columns of how long requests take: WIDTH floats, part of a checkpoint. All are 0 at first."""
 
     IN_HAND = 0  # of the last requests: request-seconds in hand
     REQUESTS = 1  # … requests, the mean of those that arrived and those that finished
@@ -61,6 +61,7 @@ class RequestTime(IntEnum):
     HOUR_SECONDS = 14
     INFORMATION = 15  # of beta: weighted squares of its regressor, without those of the prior
     SLOPE = 16  # … weighted products with ln W
+    STUCK = 17  # seconds for which requests have been in hand, without a queue, and none has finished
 
 
 WIDTH = len(RequestTime)
@@ -78,6 +79,9 @@ SAMPLE_S = 15.0  # that count as one sample, however often is read
 FORGOTTEN_SLOPE_PER_S = 1e-5  # of a sample's weight: half after 19 hours, because a model may be replaced
 MOST_WAITING = 0.5  # waiting requests per replica above which the time of a request is that of the queue
 FEWEST_TIMED = 1.0  # that must have come and gone before a size is known
+# Requests of which none finishes for longer say nothing: they hang, or the engine has lost count. One such request for
+# an hour would make each of the last 200 longer by 18 s.
+STUCK_TIMES, STUCK_S = 3.0, 60.0  # times the time of a request, and s more
 TTFT_S = 2.0  # that a request may wait before its queue counts, without an SLO: the default of `slo.ttft`
 # Without measured misses the error budget counts as used up.
 UNMEASURED_STRETCH = 1.0
@@ -158,6 +162,15 @@ def _mean(times: Floats, i: int, first: int) -> tuple[float, float, float]:
 
 
 @part
+def _is_stuck(times: Floats, i: int, in_hand: float, finished: float, dt: float) -> bool:
+    """Whether the requests in hand tell no time: none of them finishes, or none ever has."""
+    passes = finished > 0.0 or not in_hand > 0.0
+    times[i, RequestTime.STUCK] = 0.0 if passes else min(times[i, RequestTime.STUCK] + dt, LARGEST)
+    longest = STUCK_TIMES * time_s(times, i) + STUCK_S if has_time(times, i) else STUCK_S
+    return times[i, RequestTime.STUCK] > longest or not (times[i, RequestTime.SECONDS] > 0.0 or finished > 0.0)
+
+
+@part
 def _learn(times: Floats, i: int, in_hand: float, requests: float, ready: float, dt: float) -> None:
     """in_hand, ready: means of the last dt seconds; requests: their number."""
     _add(times, i, RequestTime.IN_HAND, 1.0, in_hand, requests, ready, dt)
@@ -216,9 +229,8 @@ def _update(
         queue = counted(waiting[i])
         # A request that is in hand has arrived and not finished: its mean counts it by half.
         requests = 0.5 * (arrived[i] + finished[i]) * known_s
-        # Requests that have all been in hand from the first response on have no time yet.
-        begun = times[i, RequestTime.SECONDS] > 0.0 or finished[i] > 0.0
-        if begun and ready[i] > 0.0 and queue <= MOST_WAITING * ready[i]:
+        is_queue = not ready[i] > 0.0 or queue > MOST_WAITING * ready[i]
+        if not is_queue and not _is_stuck(times, i, in_hand[i], finished[i], known_s):
             _learn(times, i, in_hand[i], requests, ready[i], known_s)
         if not has_time(times, i):
             continue

@@ -19,6 +19,8 @@ from scaler.policy.service_time import (
     PRIOR_DEVIATION,
     PRIOR_SLOPE,
     SAMPLE_S,
+    STUCK_S,
+    STUCK_TIMES,
     TTFT_S,
     UNMEASURED_STRETCH,
 )
@@ -67,6 +69,7 @@ class Timed(Sizing):
         super().__init__(**constants)
         self.last, self.minutes, self.hour = Sums(), Sums(), Sums()
         self.information, self.products = 0.0, 0.0
+        self.stuck = 0.0
 
     def update(self, arrived, finished, in_hand, waiting, ready, ttft, start, longest, now):
         if isnan(arrived + finished + in_hand):
@@ -75,9 +78,11 @@ class Timed(Sizing):
         if not dt > 0.0:
             return
         known_s, queue = min(dt, longest), counted(waiting)
-        has_begun = self.last.seconds > 0.0 or finished > 0.0
-        if has_begun and ready > 0.0 and queue <= MOST_WAITING * ready:
-            self.learn(in_hand, 0.5 * (arrived + finished) * known_s, ready, known_s)
+        if ready > 0.0 and queue <= MOST_WAITING * ready:
+            self.stuck = self.stuck + known_s if in_hand > 0.0 and not finished > 0.0 else 0.0
+            hangs = self.stuck > (STUCK_TIMES * self.last.time_s if self.has_time else 0.0) + STUCK_S
+            if not hangs and (self.last.seconds > 0.0 or finished > 0.0):
+                self.learn(in_hand, 0.5 * (arrived + finished) * known_s, ready, known_s)
         if not self.has_time:
             return
         request_s = self.request_replica_s

@@ -52,6 +52,7 @@ TIMES = {
 } | {
     RequestTime.INFORMATION: lambda each: each.information,
     RequestTime.SLOPE: lambda each: each.products,
+    RequestTime.STUCK: lambda each: each.stuck,
 }
 
 

@@ -40,6 +40,25 @@ def test_requests_of_which_none_has_finished_yet_have_no_time(timed):
     assert chat.after(15.0, 0.0, finished=10.0 / 15.0, in_hand=10.0) >= 0.0
 
 
+def test_request_that_hangs_makes_no_other_longer(timed):
+    chat = timed()
+    chat.during(3600.0, 1.0, in_hand=5.0)
+    chat.during(86400.0, 0.0, in_hand=1.0)
+    # 75 s in hand of the one that hangs, among 200 requests of 5 s.
+    assert chat.shown["request_s"] == pytest.approx(5.0 + 75.0 / 200.0, rel=0.01)
+    chat.during(15.0, 1.0, in_hand=6.0)
+    assert chat.shown["request_s"] == pytest.approx(5.4, rel=0.05)
+
+
+def test_requests_that_take_minutes_are_timed(timed):
+    chat = timed()
+    for _ in range(200):
+        chat.after(15.0, 1.0 / 15.0, finished=0.0, in_hand=1.0)
+        chat.during(285.0, 0.0, in_hand=1.0)
+        chat.after(15.0, 0.0, finished=1.0 / 15.0, in_hand=0.0)
+    assert chat.shown["request_s"] == pytest.approx(300.0, rel=0.05)
+
+
 @pytest.mark.parametrize("unknown", [{"rate": nan}, {"finished": nan}, {"in_hand": nan}])
 def test_unknown_reading_changes_nothing(timed, unknown):
     chat = timed()
