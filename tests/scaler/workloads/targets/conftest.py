@@ -89,16 +89,19 @@ async def raw():
 
     async def serve(reader, writer):
         handlers.add(asyncio.current_task())
-        await server.serve(reader, writer)
+        try:
+            await server.serve(reader, writer)
+        finally:
+            writer.close()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/metrics"
     yield server
     listener.close()
-    await listener.wait_closed()
-    for handler in handlers:
+    for handler in handlers:  # from Python 3.12 on a server waits for connections that clients keep
         handler.cancel()
     await asyncio.gather(*handlers, return_exceptions=True)
+    await listener.wait_closed()
 
 
 @pytest.fixture
