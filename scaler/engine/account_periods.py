@@ -80,9 +80,9 @@ class PeriodKind(NamedTuple):
 
 
 class Elapsed(NamedTuple):
-    """What the ledger has entered at once.
+    """One entry of the ledger: the time between two sweeps.
 
-    after:    its sums then, shape (rows, quantities). rise: of these; NaN unknown.
+    after:    the ledger's sums after it, shape (rows, quantities). rise: what it added to them; NaN unknown.
     measured: which groups are in it, shape (rows, groups).
     since:    when that time began, shape (rows,), and `now` when it ended: POSIX seconds.
     """
@@ -159,7 +159,7 @@ class PeriodSums:
         return np.where(shown & (sums >= -_ROUNDING), np.maximum(sums, 0.0), np.nan)
 
     def of(self, number: int, sums: Floats) -> Floats:
-        """What each workload has of a period, shape (rows, quantities); NaN unknown. sums: the ledger's."""
+        """The sums of one period, shape (rows, quantities); NaN unknown. sums: the ledger's, now."""
         is_present = self.present == number
         is_kept = (number < self.present) & (self.present - number <= self.kind.kept)
         running = self._masked(zero_if_unknown(sums) - self.begun, self.measured)

@@ -69,7 +69,7 @@ class Variants:
         return changed
 
     def _learn(self, estimates: Floats, itl: Floats) -> Learned:
-        """What replicas can do; without `objectives.work` it is also what they can hold of the queue."""
+        """The learned capacity of a replica. Without `objectives.work` it also says how much of the queue one holds."""
         learned = learned_capacity(estimates[self.rows], itl[self.rows], self._queue)
         self._sharing.learned[self.rows] = np.where(np.isnan(self._holds), learned.holds, np.nan)
         return learned

@@ -162,12 +162,17 @@ def _mean(times: Floats, i: int, first: int) -> tuple[float, float, float]:
 
 
 @part
-def _is_stuck(times: Floats, i: int, in_hand: float, finished: float, dt: float) -> bool:
-    """Whether the requests in hand tell no time: none of them finishes, or none ever has."""
+def _count_stuck(times: Floats, i: int, in_hand: float, finished: float, dt: float) -> None:
+    """Adds the last dt seconds to those in which no request in hand has finished; 0 once one has."""
     passes = finished > 0.0 or not in_hand > 0.0
     times[i, RequestTime.STUCK] = 0.0 if passes else min(times[i, RequestTime.STUCK] + dt, LARGEST)
+
+
+@part
+def _is_stuck(times: Floats, i: int) -> bool:
+    """Whether no request has finished for so long that those in hand say nothing of the time of a request."""
     longest = STUCK_TIMES * time_s(times, i) + STUCK_S if has_time(times, i) else STUCK_S
-    return times[i, RequestTime.STUCK] > longest or not (times[i, RequestTime.SECONDS] > 0.0 or finished > 0.0)
+    return times[i, RequestTime.STUCK] > longest
 
 
 @part
@@ -229,9 +234,12 @@ def _update(
         queue = counted(waiting[i])
         # A request that is in hand has arrived and not finished: its mean counts it by half.
         requests = 0.5 * (arrived[i] + finished[i]) * known_s
-        is_queue = not ready[i] > 0.0 or queue > MOST_WAITING * ready[i]
-        if not is_queue and not _is_stuck(times, i, in_hand[i], finished[i], known_s):
-            _learn(times, i, in_hand[i], requests, ready[i], known_s)
+        if ready[i] > 0.0 and queue <= MOST_WAITING * ready[i]:
+            _count_stuck(times, i, in_hand[i], finished[i], known_s)
+            # Before a first request has finished, those in hand have no time yet.
+            begun = times[i, RequestTime.SECONDS] > 0.0 or finished[i] > 0.0
+            if begun and not _is_stuck(times, i):
+                _learn(times, i, in_hand[i], requests, ready[i], known_s)
         if not has_time(times, i):
             continue
         request_s = request_replica_s(times, i)
@@ -248,7 +256,7 @@ def _update(
 
 
 class RequestTimes(NamedTuple):
-    """What is shown of the times, shape (rows,); NaN before a request has come and gone.
+    """The time of a request and what follows from it, shape (rows,); NaN before a first request has finished.
 
     request_s:         seconds that a request takes, the mean of the last ones.
     replica_requests:  requests in hand per replica meanwhile.

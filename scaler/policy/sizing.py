@@ -329,7 +329,7 @@ def _has_rates(rates: Floats, i: int) -> bool:
 
 
 class ArrivingWork(NamedTuple):
-    """What arrives at one workload, and what is done about it.
+    """The work that arrives at one workload, and how its headroom is chosen.
 
     requests:  since the last update.
     raw:       replicas of work that these are.

@@ -49,7 +49,7 @@ _MIX = [Estimate.PROMPT_SUM, Estimate.PROMPTS, Estimate.OUTPUT_SUM, Estimate.OUT
 
 
 class PriceUnit(IntEnum):
-    """What a price is of."""
+    """The unit that a price is for."""
 
     REPLICAS = 0
     IN_HAND = 1
@@ -57,7 +57,10 @@ class PriceUnit(IntEnum):
 
 
 class UnitPrices(NamedTuple):
-    """price: money per hour of one unit a second, or in hand; NaN unknown. unit: of it. Shape (members,)."""
+    """price: money per hour for one `unit`: a replica, a request in hand, a request per second; NaN unknown.
+
+    Shape (members,).
+    """
 
     price: Floats
     unit: Ints

@@ -64,14 +64,14 @@ def is_ours(item):
 
 
 def turn_of(module):
-    return 1 if taken(module) else -1 if module.__file__.rpartition("/")[2] in APART else 0
+    return 1 if exclusive_resources(module) else -1 if module.__file__.rpartition("/")[2] in APART else 0
 
 
-def taken(module):
+def exclusive_resources(module):
     return getattr(module, "TAKES", ())
 
 
-def used(module):
+def shared_resources(module):
     return getattr(module, "USES", ("external-metrics", "keda"))
 
 
@@ -104,10 +104,12 @@ def node(api, targets):
 
 @pytest.fixture(scope="module")
 def turn(cluster, request, tmp_path_factory):
-    takes, uses = taken(request.module), used(request.module)
+    takes, uses = exclusive_resources(request.module), shared_resources(request.module)
     others = {item.module for item in request.session.items if is_ours(item)}
     if takes:
-        control_plane.until_begun(tmp_path_factory, [other.__name__ for other in others if not taken(other)])
+        control_plane.until_begun(
+            tmp_path_factory, [other.__name__ for other in others if not exclusive_resources(other)]
+        )
     with ExitStack() as held:
         for name in SHARED:
             if name in takes or name in uses:

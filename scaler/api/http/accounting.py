@@ -233,9 +233,9 @@ class Account(NamedTuple):
 
 
 class AccountedMonth(NamedTuple):
-    """What an account of a calendar month (UTC) has beside its sums; without one, the account is of the whole time.
+    """The calendar month (UTC) of an `Account`, and its days.
 
-    number: of the month, see `account_periods`. kept: the months that are kept. days: those of the month until now.
+    number: of the month, see `account_periods`. kept: all months that are kept. days: those of this month until now.
     """
 
     number: int
@@ -244,7 +244,7 @@ class AccountedMonth(NamedTuple):
 
 
 def account(ledger: Decider, now: float) -> Account:
-    """Of the whole time. now: POSIX seconds."""
+    """The account since accounting began. now: POSIX seconds."""
     books = ledger.books
     sums = LedgerSums(*(column.copy() for column in books.kept))
     since = books.since.copy()
@@ -253,7 +253,7 @@ def account(ledger: Decider, now: float) -> Account:
 
 
 def account_of_month(ledger: Decider, number: int, now: float) -> Account:
-    """Of a calendar month; all is unknown of one that is not kept. now: POSIX seconds."""
+    """The account of one calendar month; every sum is NaN if that month is not kept. now: POSIX seconds."""
     books, whole = ledger.books, account(ledger, now)
     begin, end = month_begin(number), min(month_begin(number + 1), now)
     blank = LedgerSums(*(np.full(column.shape, np.nan) for column in whole.sums))

@@ -201,18 +201,18 @@ def test_state_is_published_and_no_engine_is_called_without_leave(stage, page, p
 def test_what_another_controller_has_to_do_is_said(stage, page, pages):
     idle = stage(SLEEP._replace(timeout=None))
 
-    def said():
+    def sleep_task():
         return idle.decision().evidence.sleep.rpartition("; ")[2]
 
     idle.rounds(ASLEEP_S - 5.0, pages(idle))
-    assert said() == "another controller calls its engines"
+    assert sleep_task() == "another controller calls its engines"
     idle.rounds(15.0, pages(idle))
-    assert said() == "another controller is to put its engines to sleep, and has not yet: calls is off"
+    assert sleep_task() == "another controller is to put its engines to sleep, and has not yet: calls is off"
     idle.down = [True, True]
     idle.round(pages(idle))
-    assert said() == "another controller calls its engines"
+    assert sleep_task() == "another controller calls its engines"
     idle.round({**pages(idle), idle.front: page.epp(held=0, ready=2, passed_on=1)})
-    assert said() == "requests wait until another controller wakes its engines: calls is off"
+    assert sleep_task() == "requests wait until another controller wakes its engines: calls is off"
 
 
 RELOADS = ["replaced in place", "another list"]
