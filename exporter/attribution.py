@@ -14,10 +14,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from operator import is_
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from .model import Attribution, Gpu, PodKey, Samples, WorkloadKey
+from .model import Attribution, Gpu, PodKey, Samples, Subject, WorkloadKey
 
 # Kubernetes' random names use consonants and digits that make no words (apimachinery util/rand). A ReplicaSet's hash
 # is a 32-bit number written in that alphabet: up to 10 characters, under 8 for one template in 400. Deployment:
@@ -88,9 +89,9 @@ def on_node(samples: Samples, node: str, pods: KnownPods) -> Samples:
 
 def _with_gpus(samples: Samples, change: Callable[[Gpu], Gpu]) -> Samples:
     """The samples with changed GPUs; the same object if no GPU changes."""
-    subjects = tuple(change(each) if isinstance(each, Gpu) else each for each in samples.subjects)
-    same = all(new is old for new, old in zip(subjects, samples.subjects, strict=True))
-    return samples if same else replace(samples, subjects=subjects)
+    subjects = [change(each) if isinstance(each, Gpu) else each for each in samples.subjects]
+    same = all(map(is_, subjects, samples.subjects))
+    return samples if same else replace(samples, subjects=tuple(subjects))
 
 
 class Share(NamedTuple):
@@ -140,18 +141,23 @@ def _is_named(pod: str, name: str, pattern: str | None) -> bool:
     return pod.startswith(name) and _POD_SUFFIX.fullmatch(pod, len(name)) is not None
 
 
-def assign(samples: Samples, owners: Owners) -> Mapping[WorkloadKey, Share]:
-    """The rows of the GPUs of each workload."""
+def assign(subjects: Sequence[Subject], at: Sequence[float], owners: Owners) -> Mapping[WorkloadKey, Share]:
+    """The rows of the GPUs of each workload. at: POSIX seconds of each row, see `Owners`."""
     exclusive: dict[WorkloadKey, list[int]] = {}
     shared: dict[WorkloadKey, list[int]] = {}
-    for row, subject in enumerate(samples.subjects):
+    last, last_whole, into = None, False, list[list[int]]()
+    for row, subject in enumerate(subjects):
         if not isinstance(subject, Gpu) or not subject.pods:
             continue
-        at = float(samples.at[row])
-        found = {owners(pod, at) for pod in subject.pods}
+        first, *further = [owners(pod, at[row]) for pod in subject.pods]
+        found = {first, *further} if further else {first}
         whole = len(found) == 1 and _is_complete(subject)
-        for workload in {workload for several in found for workload in several}:
-            (exclusive if whole else shared).setdefault(workload, []).append(row)
+        if further or whole is not last_whole or first is not last:  # the GPUs of a node are often of one workload
+            workloads = {workload for several in found for workload in several}
+            into = [(exclusive if whole else shared).setdefault(workload, []) for workload in workloads]
+            last, last_whole = None if further else first, whole
+        for rows in into:
+            rows.append(row)
     keys = exclusive.keys() | shared.keys()
     return {key: Share(tuple(exclusive.get(key, ())), tuple(shared.get(key, ()))) for key in keys}
 
@@ -177,6 +183,10 @@ class Labels:
         self.lost_at: dict[tuple[str, str | None], float] = {}
         self._labelled: dict[tuple[str, str | None], _LabelledGpu] = {}
         self._sharers: dict[tuple[str, str | None], tuple[tuple[PodKey, ...], float]] = {}
+        # The subjects of the last response, if each GPU is there once, has a label, and none is shared. The same ones
+        # change nothing but `at`, which `_labelled` takes from `_steady_at` when others come.
+        self._steady: tuple[Subject, ...] | None = None
+        self._steady_at = 0.0
 
     def lost(self) -> list[tuple[Gpu, float]]:
         """The GPUs of `lost_at` with their last label, and POSIX seconds of it."""
@@ -193,9 +203,25 @@ class Labels:
         A GPU with a label that returns to an earlier pod is time-sliced, though it looks exclusive: without
         --kubernetes-virtual-gpus dcgm-exporter names the pod that it finds last (dcgm-exporter#307).
         """
+        if samples.subjects is self._steady:
+            self._steady_at = at
+            return samples
+        self._end_steady()
         self._forget_old(at)
         self.lost_at = {}
-        return _with_gpus(samples, lambda gpu: self._resolved(gpu, owners, at))
+        resolved = _with_gpus(samples, lambda gpu: self._resolved(gpu, owners, at))
+        gpus = [each for each in samples.subjects if isinstance(each, Gpu)]
+        distinct = len({(gpu.uuid, gpu.instance) for gpu in gpus}) == len(gpus)
+        if distinct and not self._sharers and all(gpu.pods for gpu in gpus):
+            self._steady, self._steady_at = samples.subjects, at
+        return resolved
+
+    def _end_steady(self) -> None:
+        for each in self._steady or ():
+            if isinstance(each, Gpu):
+                identity = (each.uuid, each.instance)
+                self._labelled[identity] = self._labelled[identity]._replace(at=self._steady_at)
+        self._steady = None
 
     def _resolved(self, gpu: Gpu, owners: Owners, at: float) -> Gpu:
         identity = (gpu.uuid, gpu.instance)

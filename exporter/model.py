@@ -287,6 +287,15 @@ class Target:
     pod: PodKey | None = None
     node: str | None = None
     max_age_s: float | None = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # A scrape looks up its target twenty times, and to hash eight fields and those of `access` takes 1.5 us.
+        parts = (self.url, self.kind, self.role, self.owner, self.access, self.pod, self.node, self.max_age_s)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def named(self) -> str:

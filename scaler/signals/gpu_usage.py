@@ -9,8 +9,9 @@ Worked example: of two whole GPUs one has an SM activity of 0.4 and the other ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from math import isnan, nan
 
 import numpy as np
@@ -67,19 +68,34 @@ USAGE_WIDTH = AT + 1
 def gpu_columns(samples: Samples) -> Floats:
     """The GPU quantities of a response, shape (subjects, len(GpuUsage)); NaN if not exposed."""
     found = np.full((len(samples.subjects), _COUNT), np.nan)
-    for column, quantities in GPU_COLUMNS.items():
-        if quantities[0] in samples.quantities:
-            found[:, column] = sum(samples.column(quantity) for quantity in quantities)
+    into, of = _columns_of(samples.quantities)
+    found[:, into] = samples.values[:, of]
+    for column in (GpuUsage.PCIE, GpuUsage.NVLINK):
+        if GPU_COLUMNS[column][0] in samples.quantities:
+            found[:, column] = sum(samples.column(quantity) for quantity in GPU_COLUMNS[column])
     return found
 
 
-def of_gpus(columns: Floats, gpus: Mapping[int, Gpu]) -> Floats:
-    """The sums and weights of some GPUs, shape (USAGE_WIDTH,). columns: see `gpu_columns`; gpus: by row."""
+@lru_cache(maxsize=256)
+def _columns_of(quantities: tuple[Quantity, ...]) -> tuple[list[int], list[int]]:
+    """The columns of one quantity, and the columns of a response with these quantities that they have."""
+    single = [(int(column), names[0]) for column, names in GPU_COLUMNS.items() if len(names) == 1]
+    present = [(column, quantities.index(name)) for column, name in single if name in quantities]
+    return [column for column, _ in present], [index for _, index in present]
+
+
+def weights_of(gpus: Collection[Gpu]) -> Floats:
+    """The weight of each GPU in the mean of each quantity, shape (GPUs, len(GpuUsage))."""
+    weights = np.ones((len(gpus), _COUNT))
+    weights[:, :RATIOS] = np.array([share(gpu) for gpu in gpus])[:, None]
+    return weights
+
+
+def of_gpus(columns: Floats, rows: Sequence[int], weights: Floats) -> Floats:
+    """The sums and weights of some GPUs, shape (USAGE_WIDTH,). columns: see `gpu_columns`; weights: of `rows`."""
     usage = np.full(USAGE_WIDTH, np.nan)
-    if gpus:
-        values = columns[list(gpus)]
-        weights = np.ones(values.shape)
-        weights[:, :RATIOS] = np.array([share(gpu) for gpu in gpus.values()])[:, None]
+    if rows:
+        values = columns[list(rows)]
         measured = ~np.isnan(values)
         usage[:_COUNT] = (np.where(measured, values, 0.0) * weights).sum(axis=0)
         usage[_COUNT:LAST] = (measured * weights).sum(axis=0)

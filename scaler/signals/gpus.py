@@ -25,11 +25,23 @@ import numpy as np
 from exporter.attribution import LABEL_MEMORY_S, KnownPods, Labels, Owners, assign, named, on_node
 from exporter.catalog.gpus import ceiling, share
 from exporter.catalog.missing_series import read_label, write_label
-from exporter.model import Floats, Gap, Gpu, MissingSeries, Part, Quantity, Role, Samples, Target, WorkloadKey
+from exporter.model import (
+    Floats,
+    Gap,
+    Gpu,
+    MissingSeries,
+    Part,
+    Quantity,
+    Role,
+    Samples,
+    Subject,
+    Target,
+    WorkloadKey,
+)
 from exporter.scrape.interval import CollectInterval
 
 from .aggregate import Aggregate
-from .gpu_usage import gpu_columns, of_gpus
+from .gpu_usage import gpu_columns, of_gpus, weights_of
 from .saturation import PodGpu, pod_gpu
 from .slots import WIDTH, Column
 
@@ -43,11 +55,7 @@ _GPU_QUANTITIES = (
     Quantity.GPU_LOST,
     Quantity.GPU_POWER,
 )
-_COUNTS = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_BLIND, Column.GPU_LOST]
-
-
-# Those that `_held` returns, in its order.
-_HELD = [Column.GPU_WHOLE, Column.GPU_PRICED, Column.GPU_HOUR, Column.GPU_POWERED, Column.GPU_WATTS]
+_NOTHING = np.empty((0, 0))
 Price: TypeAlias = Callable[[str | None], float]  # of an hour of one GPU of a model; NaN if there is none
 
 
@@ -70,17 +78,71 @@ class GpuShareReading(NamedTuple):
     pods: tuple[PodGpu, ...] = ()
 
 
+class _Exclusive(NamedTuple):
+    """The GPUs of one workload alone, and what follows from their labels and models: each list is in their order.
+
+    rows: of the response. tops: the maximum of each one's activity, times its share. prices: of an hour of each.
+    pods: the number of theirs. weights: see `gpu_usage.weights_of`.
+    """
+
+    rows: tuple[int, ...]
+    identities: list[tuple[str, str | None]]
+    shares: list[float]
+    tops: list[float]
+    prices: list[float]
+    pods: int
+    held: tuple[PodGpu | None, ...]
+    weights: Floats
+
+    @classmethod
+    def of(cls, subjects: Sequence[Subject], rows: Iterable[int], hour: Price) -> _Exclusive:
+        found = {row: gpu for row in rows if isinstance(gpu := subjects[row], Gpu)}
+        gpus = list(found.values())
+        shares = [share(gpu) for gpu in gpus]
+        return cls(
+            rows=tuple(found),
+            identities=[(gpu.uuid, gpu.instance) for gpu in gpus],
+            shares=shares,
+            tops=[(ceiling(gpu) or 1.0) * part for gpu, part in zip(gpus, shares, strict=True)],
+            prices=[hour(gpu.model) for gpu in gpus],
+            pods=len({pod for gpu in gpus for pod in gpu.pods}),
+            held=tuple(map(pod_gpu, gpus)),
+            weights=weights_of(gpus),
+        )
+
+
 @dataclass(slots=True)
 class _Page:
-    """The state of one target. spoke: GPUs and instances that have ever exposed their activity. exclusive: those that
-    are exclusively one workload's, as of the last response.
+    """The state of one target.
+
+    spoke: GPUs and instances that have ever exposed their activity. silent: the rows of the others in `subjects`.
+    exclusive: those that are exclusively one workload's, as of the last response.
+    subjects: of the last response, with resolved labels. fixed: of these, the last rows of each workload.
     """
 
     labels: Labels = field(default_factory=Labels)
     beats: CollectInterval = field(default_factory=CollectInterval)
     spoke: set[tuple[str, str | None]] = field(default_factory=set)
+    silent: list[tuple[int, tuple[str, str | None]]] = field(default_factory=list)
     exclusive: dict[WorkloadKey, list[tuple[str, str | None]]] = field(default_factory=dict)
     last: tuple[Samples, float] | None = None
+    subjects: tuple[Subject, ...] = ()
+    fixed: dict[WorkloadKey, _Exclusive] = field(default_factory=dict)
+
+    def follow(self, subjects: tuple[Subject, ...]) -> None:
+        """Most responses have the same tuple of subjects as the one before, with the same labels."""
+        if subjects is self.subjects:
+            return
+        self.subjects, self.fixed = subjects, {}
+        rows = [(row, (gpu.uuid, gpu.instance)) for row, gpu in enumerate(subjects) if isinstance(gpu, Gpu)]
+        self.silent = [(row, identity) for row, identity in rows if identity not in self.spoke]
+
+    def hear(self, measured: _GpuValues) -> None:
+        """Takes from `silent` what exposes its activity now."""
+        spoke = [identity for row, identity in self.silent if measured.is_measured(row)]
+        if spoke:
+            self.spoke.update(spoke)
+            self.silent = [(row, identity) for row, identity in self.silent if identity not in self.spoke]
 
 
 def on_page(target: Target) -> Target:
@@ -162,22 +224,29 @@ class GpuShares:
         page.beats.update(samples)
         lag, stopped_at = page.beats.interval_s, page.beats.stopped_at(at)
         page.last = samples, at if stopped_at is None else min(at, stopped_at)
+        page.follow(samples.subjects)
         # A value from before a pod began may carry its name: it may be as old as the interval.
-        shares = assign(replace(samples, at=samples.at - lag), self._owners)
-        found, measured, used = {}, _GpuValues.of(samples), gpu_columns(samples)
+        times = samples.at.tolist()
+        shares = assign(samples.subjects, [each - lag for each in times], self._owners)
+        found, measured, used = {}, _GpuValues.of(samples), gpu_columns(samples) if shares else _NOTHING
         missing = {gap.row for gap in samples.gaps if np.isnan(samples.values[gap.row]).all()}
         for workload, rows in shares.items():
             parts = list(self._parts(samples, rows.shared, workload, lag))
-            exclusive = _gpus(samples, (row for row in rows.exclusive if self._still_counts(samples, row, missing, at)))
-            left = {
-                row: exclusive.pop(row) for row in list(exclusive) if self._may_have_ended(page, exclusive[row], at)
-            }
-            if not exclusive and not left and not parts:
+            counting = rows.exclusive
+            if missing:
+                counting = tuple(row for row in counting if self._still_counts(samples, row, missing, at))
+            left: Sequence[int] = ()
+            if page.labels.lost_at:
+                left = [row for row in counting if self._may_have_ended(page, samples.subjects[row], at)]
+                counting = tuple(row for row in counting if row not in left)
+            if not counting and not left and not parts:
                 continue
-            page.exclusive[workload] = [(gpu.uuid, gpu.instance) for gpu in exclusive.values()]
-            gaps = tuple(gap for gap in samples.gaps if gap.row in exclusive)
+            exclusive = page.fixed.get(workload)
+            if exclusive is None or exclusive.rows != counting:
+                exclusive = page.fixed[workload] = _Exclusive.of(samples.subjects, counting, self._hour)
+            page.exclusive[workload] = exclusive.identities
+            gaps = tuple(gap for gap in samples.gaps if gap.row in counting)
             values = _values(measured, exclusive, page.spoke, {gap.row for gap in gaps})
-            values[_HELD] = _held(measured, exclusive, self._hour)
             values[Column.GPU_LAG] = lag
             # A GPU of a pod that may have ended sizes nothing; its activity may still be the pod's.
             also = [*(measured.activity(row) for row in left), *(part.utilization for part in parts)]
@@ -186,15 +255,14 @@ class GpuShares:
             if parts:
                 values[Column.GPU_PARTS] = len(parts)
                 values[Column.GPU_MEMORY] = _sum([values[Column.GPU_MEMORY], *(p.memory for p in parts)])
-            read = [row for row in (*rows.exclusive, *rows.shared) if row not in missing]
-            oldest = min([at, *samples.at[read].tolist()])
+            oldest = min([at, *(times[row] for row in (*rows.exclusive, *rows.shared) if row not in missing)])
             oldest = oldest if stopped_at is None else min(oldest, stopped_at)
             # A GPU that is missing may have been divided; its pod may run on an instance of it now.
-            present = (gpu for row, gpu in exclusive.items() if row not in missing)
-            pods = tuple(each for gpu in present if (each := pod_gpu(gpu)) is not None)
-            found[workload] = GpuShareReading(values, oldest, of_gpus(used, exclusive), gaps, pods)
-        every = _gpus(samples, range(len(samples.subjects)))
-        page.spoke.update((gpu.uuid, gpu.instance) for row, gpu in every.items() if measured.is_measured(row))
+            present = zip(exclusive.rows, exclusive.held, strict=True)
+            pods = tuple(each for row, each in present if each is not None and row not in missing)
+            usage = of_gpus(used, exclusive.rows, exclusive.weights)
+            found[workload] = GpuShareReading(np.array(values), oldest, usage, gaps, pods)
+        page.hear(measured)
         return found
 
     def _parts(self, samples: Samples, shared: Sequence[int], workload: WorkloadKey, lag: float) -> Iterator[Part]:
@@ -213,9 +281,9 @@ class GpuShares:
         """Whether a GPU that is not in the response still counts: a cluster would show that the pod has ended."""
         return row not in missing or self._known_pods is not None or at - float(samples.at[row]) <= MISSING_S
 
-    def _may_have_ended(self, page: _Page, gpu: Gpu, at: float) -> bool:
+    def _may_have_ended(self, page: _Page, gpu: Subject, at: float) -> bool:
         """Whether the pod of a GPU without a label may have ended: only a cluster would show that."""
-        lost_at = page.labels.lost_at.get((gpu.uuid, gpu.instance))
+        lost_at = page.labels.lost_at.get((gpu.uuid, gpu.instance)) if isinstance(gpu, Gpu) else None
         return self._known_pods is None and lost_at is not None and at - lost_at > LABEL_MEMORY_S
 
     def forget(self, target: Target) -> None:
@@ -223,8 +291,10 @@ class GpuShares:
         self._pages.pop(target, None)
 
     def adopt(self, other: GpuShares) -> None:
-        """Takes over the state of the targets, which go on being scraped. The owners of pods may be others."""
+        """Takes over the state of the targets, which go on being scraped. Owners of pods and prices may be others."""
         self._pages, self._spoke_before = other._pages, other._spoke_before
+        for page in self._pages.values():
+            page.fixed = {}
 
     def pages(self) -> Iterator[tuple[Target, Samples, float]]:
         """The last response of each target, with recalled labels; POSIX seconds of receipt, or of its last change."""
@@ -296,11 +366,6 @@ def gpu_notes(totals: Aggregate, row: int, target: float | None) -> list[str]:
     return found
 
 
-def _gpus(samples: Samples, rows: Iterable[int]) -> dict[int, Gpu]:
-    chosen = ((row, samples.subjects[row]) for row in rows)
-    return {row: subject for row, subject in chosen if isinstance(subject, Gpu)}
-
-
 class _GpuValues(NamedTuple):
     """The values of a response, by row: for the few GPUs of a workload lists are faster than arrays."""
 
@@ -312,7 +377,9 @@ class _GpuValues(NamedTuple):
 
     @classmethod
     def of(cls, samples: Samples) -> _GpuValues:
-        return cls(*(samples.column(quantity).tolist() for quantity in _GPU_QUANTITIES))
+        columns = dict(zip(samples.quantities, samples.values.T.tolist(), strict=True))
+        unknown = [nan] * len(samples.subjects)
+        return cls(*(columns.get(quantity, unknown) for quantity in _GPU_QUANTITIES))
 
     def activity(self, row: int) -> float:
         """Engine activity, else utilisation; NaN if neither is known."""
@@ -323,41 +390,45 @@ class _GpuValues(NamedTuple):
 
 
 def _values(
-    measured: _GpuValues, gpus: Mapping[int, Gpu], spoke: set[tuple[str, str | None]], incomplete: Collection[int]
-) -> Floats:
-    """The columns for these GPUs, which are exclusively one workload's. incomplete: rows with an incomplete series."""
+    measured: _GpuValues, gpus: _Exclusive, spoke: set[tuple[str, str | None]], incomplete: Collection[int]
+) -> list[float]:
+    """The columns for these GPUs, shape (slots.WIDTH,). incomplete: rows with an incomplete series."""
     total, weights, tops, utilised, silent, blind, lost = 0.0, 0.0, 0.0, 0, 0, 0, 0
-    for row, gpu in gpus.items():
-        engine = measured.engine[row]
-        silenced = not measured.is_measured(row) and (gpu.uuid, gpu.instance) in spoke
-        blind += measured.lost[row] != 1.0 and (row in incomplete or silenced)
+    rows = zip(gpus.rows, gpus.identities, gpus.shares, gpus.tops, strict=True)
+    for row, identity, weight, top in rows:
+        engine, is_lost = measured.engine[row], measured.lost[row] == 1.0
         if not isnan(engine):
-            weight = share(gpu)
-            total, weights, tops = total + engine * weight, weights + weight, tops + (ceiling(gpu) or 1.0) * weight
-        elif not isnan(measured.utilisation[row]):
+            total, weights, tops = total + engine * weight, weights + weight, tops + top
+            blind += row in incomplete and not is_lost
+            continue
+        silenced = not measured.is_measured(row) and identity in spoke
+        blind += not is_lost and (row in incomplete or silenced)
+        if not isnan(measured.utilisation[row]):
             utilised += 1
-        elif measured.lost[row] == 1.0:
+        elif is_lost:
             lost += 1
         else:
             silent += 1
-    values = np.full(WIDTH, np.nan)
+    values = [nan] * WIDTH
     if weights:
-        values[[Column.GPU_SUM, Column.GPU_WEIGHT, Column.GPU_CEILING]] = total, weights, tops
-    values[Column.GPU_BUSIEST] = _largest(measured.activity(row) for row in gpus)
-    values[_COUNTS] = len(gpus), utilised, silent, blind, lost
-    values[Column.GPU_MEMORY] = _sum(measured.memory[row] for row in gpus)
-    if gpus:
-        values[Column.GPU_PODS] = len({pod for gpu in gpus.values() for pod in gpu.pods})
+        values[Column.GPU_SUM], values[Column.GPU_WEIGHT], values[Column.GPU_CEILING] = total, weights, tops
+    values[Column.GPU_BUSIEST] = _largest(map(measured.activity, gpus.rows))
+    values[Column.GPU_COUNT], values[Column.GPU_UTILISED], values[Column.GPU_SILENT] = len(gpus.rows), utilised, silent
+    values[Column.GPU_BLIND], values[Column.GPU_LOST] = blind, lost
+    values[Column.GPU_MEMORY] = _sum(measured.memory[row] for row in gpus.rows)
+    if gpus.rows:
+        values[Column.GPU_PODS] = gpus.pods
+    _add_held(values, measured, gpus)
     return values
 
 
-def _held(measured: _GpuValues, gpus: Mapping[int, Gpu], hour: Price) -> tuple[float, ...]:
-    """The columns `_HELD`: GPUs in whole ones, and the price and power of those of which they are known."""
-    parts = [(share(gpu), hour(gpu.model), measured.watts[row]) for row, gpu in gpus.items()]
-    priced = [(part, price) for part, price, _ in parts if not isnan(price)]
-    powered = [watts for *_, watts in parts if not isnan(watts)]
-    money = sum(part * price for part, price in priced)
-    return sum(part for part, *_ in parts), sum(part for part, _ in priced), money, len(powered), sum(powered)
+def _add_held(values: list[float], measured: _GpuValues, gpus: _Exclusive) -> None:
+    """Adds the GPUs in whole ones, and the price and power of those of which they are known."""
+    priced = [(part, price) for part, price in zip(gpus.shares, gpus.prices, strict=True) if not isnan(price)]
+    powered = [watts for row in gpus.rows if not isnan(watts := measured.watts[row])]
+    values[Column.GPU_WHOLE], values[Column.GPU_PRICED] = sum(gpus.shares), sum(part for part, _ in priced)
+    values[Column.GPU_HOUR] = sum(part * price for part, price in priced)
+    values[Column.GPU_POWERED], values[Column.GPU_WATTS] = len(powered), sum(powered)
 
 
 def _sum(values: Iterable[float]) -> float:

@@ -1,9 +1,7 @@
 """The GPUs of a response are attributed to workloads through their pods."""
 
-import numpy as np
-
 from exporter.attribution import Share, assign
-from exporter.model import Attribution, Gpu, PodKey, Queue, Samples, WorkloadKey
+from exporter.model import Attribution, Gpu, PodKey, Queue, WorkloadKey
 
 CHAT = WorkloadKey("ai", "chat")
 EMBED = WorkloadKey("ai", "embed")
@@ -19,8 +17,7 @@ def gpu(attribution, *pods, instance=None):
 
 
 def shares(*subjects):
-    rows = len(subjects)
-    return assign(Samples("dcgm", subjects, (), np.empty((rows, 0)), np.zeros(rows)), owner)
+    return assign(subjects, [0.0] * len(subjects), owner)
 
 
 def test_gpu_of_one_pod_is_exclusive():
@@ -76,5 +73,5 @@ def test_owners_are_looked_up_at_the_time_of_the_reading():
         return ()
 
     subjects = (gpu(Attribution.EXCLUSIVE, "chat-0"), gpu(Attribution.EXCLUSIVE, "chat-1"))
-    assign(Samples("dcgm", subjects, (), np.empty((2, 0)), np.array([7.0, 9.0])), owner_at)
+    assign(subjects, [7.0, 9.0], owner_at)
     assert lookups == [("chat-0", 7.0), ("chat-1", 9.0)]
