@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -35,6 +36,8 @@ FP64_MARKS = (140737488355328.0, 140737488355331.0)
 # A family of an ambiguous name may be a ratio or a percentage: only a value above what a ratio can be shows it.
 SURELY_PERCENT = 1.5
 _QUANTITIES = tuple(Quantity)
+# By `CheckedSeries.int32`; None: not one of DCGM's series.
+_LOWEST_MARK = {True: INT32_MARKS[0], False: FP64_MARKS[0], None: np.inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class ReadPlan:
     cap: Floats
     int32: Mask
     marked: Mask  # DCGM's series, which may be a mark
+    mark_from: Floats  # the lowest mark of each; infinite of all others
     maybe_percent: Indices  # positions of ratios that may be percentages
     groups: tuple[_CombineGroup, ...]
     members: Indices  # series with timestamps that count, by row, cut at `first`
@@ -127,7 +131,7 @@ class ReadPlan:
         exposed = page.values[self.series]
         clean, good = self._clean(exposed)
         columns, subjects = self.finish(self._combine(clean, _reduce), self.subjects)
-        quantities = tuple(quantity for quantity in _QUANTITIES if quantity in columns)
+        quantities = _quantities_of(tuple(columns))
         values = np.empty((len(subjects), len(quantities)))
         for column, quantity in enumerate(quantities):
             values[:, column] = columns[quantity]
@@ -153,11 +157,11 @@ class ReadPlan:
 
     def _clean(self, exposed: Floats) -> tuple[Floats, Mask]:
         """(values in our units, NaN where invalid; which are valid)."""
-        marks = self.marked & is_mark(exposed, self.int32)
-        good = (exposed >= self.low) & (exposed <= self.high) & ~marks
+        good = (exposed >= self.low) & (exposed <= self.high)
+        if (exposed >= self.mark_from).any():
+            good &= ~(self.marked & is_mark(exposed, self.int32))
         clean = np.where(good, exposed, np.nan)
-        ratios = clean[self.maybe_percent]
-        if (ratios > SURELY_PERCENT).any():
+        if len(self.maybe_percent) and ((ratios := clean[self.maybe_percent]) > SURELY_PERCENT).any():
             clean[self.maybe_percent] = ratios / 100.0
         return np.minimum(clean / self.per, self.cap), good
 
@@ -189,6 +193,11 @@ class ReadPlan:
             return f"{name}: {_number_text(value)} is DCGM's 'no value' mark"
         unit = self.units[position]
         return f"{name}: {_number_text(value)} is outside {_number_text(unit.low)}..{_number_text(unit.high)}"
+
+
+@lru_cache(maxsize=1024)
+def _quantities_of(columns: tuple[str, ...]) -> tuple[Quantity, ...]:
+    return tuple(quantity for quantity in _QUANTITIES if quantity in columns)
 
 
 def is_mark(values: Floats, int32: Mask) -> Mask:
@@ -282,6 +291,7 @@ def build(
         cap=np.array([unit.cap for unit in checked]),
         int32=np.array([watch.get(index, False) for index in series], dtype=np.bool_),
         marked=np.array([index in watch for index in series], dtype=np.bool_),
+        mark_from=np.array([_LOWEST_MARK[watch.get(index)] for index in series]),
         maybe_percent=np.array([position[index] for index in maybe_percent], dtype=np.int64),
         groups=_groups(cells, position, columns, len(subjects)),
         members=np.array([index for row in members for index in row], dtype=np.int64),

@@ -27,6 +27,14 @@ def never_owned(pod, at):
     return ()
 
 
+def test_lost_label_is_as_old_as_the_last_of_several_equal_responses():
+    labels, same = Labels(), page(gpu(POD))
+    for at in (100.0, 115.0, 130.0):
+        assert labels.resolve(same, always_owned, at) is same
+    labels.resolve(page(gpu()), always_owned, 145.0)
+    assert list(labels.lost_at.values()) == [130.0]
+
+
 def test_gpu_without_a_label_for_a_moment_keeps_its_pod():
     labels = Labels()
     labels.resolve(page(gpu(POD)), always_owned, 100.0)

@@ -62,6 +62,13 @@ def test_counter_may_count_to_an_int32_mark(read, cell):
     assert cell(samples, "g", Q.GPU_ENERGY) == 2147483.632
 
 
+@pytest.mark.parametrize("mark", [INT64_MARKS[0], *FP64_MARKS])
+def test_counter_with_a_larger_mark_is_unknown(read, cell, mark):
+    samples = read(f'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{UUID="g"}} {mark}\n')
+    assert isnan(cell(samples, "g", Q.GPU_ENERGY))
+    assert [dropped.reason[-14:] for dropped in samples.dropped] == ["no value' mark"]
+
+
 @pytest.mark.parametrize("glitch", ["1000", "4294967295", "101", "-1"])
 def test_glitch_of_utilization_is_dropped_with_its_range(read, cell, glitch):
     samples = read(f'DCGM_FI_DEV_GPU_UTIL{{UUID="a"}} {glitch}\nDCGM_FI_DEV_GPU_UTIL{{UUID="b"}} 40\n')
