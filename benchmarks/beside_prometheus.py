@@ -184,7 +184,7 @@ def of_tidegate(page: str, port: int, targets: int, window_s: float) -> Cost:
                 {
                     "namespace": "bench",
                     "name": "w0",
-                    "pod_pattern": "w0-.*",
+                    "pod_pattern": "w0-*",
                     "replicas": {"min": 1},
                     "objectives": {"gpu_engine": 0.8},
                 }
