@@ -35,10 +35,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthServicer, HealthStub
+from grpc_health.v1.health_pb2_grpc import HealthServicer, HealthStub, add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 
 from scaler.engine.publisher import Publisher
 from scaler.tls import ProblemListener, TlsFiles
@@ -159,14 +159,13 @@ def create(
     loop = asyncio.get_running_loop()
     refusals = RateLimitedLog(now, warn)
     interceptor = CallInterceptor(observe, Quota(lambda: claims.triggers, refusals), limits)
-    server = grpc.aio.server(
-        interceptors=(interceptor,), options=_options(limits), maximum_concurrent_rpcs=limits.calls
-    )
     health = GrpcHealth(SERVICE)
     servicer = Servicer(publisher, claims, now, refusals, Patience(patience_s, now))
-    add_ExternalScalerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
+    add_ExternalScalerServicer_to_server(servicer, interceptor)  # type: ignore[no-untyped-call]  # generated
+    add_HealthServicer_to_server(health, interceptor)
+    reflects = reflection.aio.ReflectionServicer((SERVICE, HEALTH, reflection.SERVICE_NAME))
+    add_ServerReflectionServicer_to_server(reflects, interceptor)
+    server = grpc.aio.server(handlers=(interceptor,), options=_options(limits), maximum_concurrent_rpcs=limits.calls)
     credentials = None
     if tls is not None:
         # gRPC fetches certificates on a thread of its own; `on_tls_problem` is called in the loop.
