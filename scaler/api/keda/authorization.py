@@ -184,10 +184,10 @@ def read(namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
 
 
 def _refuse_unknown_keys(keys: Iterable[str]) -> None:
-    unknown = sorted(key for key in keys if key != WORKLOAD and key.removesuffix(FROM_ENV) not in KEDA_KEYS)
+    unknown = [key for key in keys if key != WORKLOAD and key.removesuffix(FROM_ENV) not in KEDA_KEYS]
     if not unknown:
         return
-    key = unknown[0]
+    key = min(unknown)
     if key in TRIGGER_KEYS:
         bound = (
             "not allowed: the configuration has no `kubernetes` with `triggers`, so a trigger can only name a "

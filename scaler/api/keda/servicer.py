@@ -39,6 +39,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 from urllib.parse import unquote
 
@@ -108,6 +109,14 @@ def specs() -> GetMetricSpecResponse:
     return GetMetricSpecResponse(metricSpecs=[MetricSpec(metricName=METRIC, targetSize=1, targetSizeFloat=1.0)])
 
 
+@lru_cache(maxsize=1024)
+def metrics(replicas: int) -> GetMetricsResponse:
+    """The response with this number. Nobody changes it."""
+    # KEDA reads the float if it is above 0, else the integer: both must say the same.
+    value = MetricValue(metricName=METRIC, metricValue=replicas, metricValueFloat=float(replicas))
+    return GetMetricsResponse(metricValues=[value])
+
+
 def answer(publisher: Publisher, workload: WorkloadKey, now: float) -> MetricAnswer:
     """The answer of GetMetrics and IsActive. now: POSIX seconds, for the age in the error. Raises RpcError."""
     decision = publisher.get(workload)
@@ -173,9 +182,7 @@ class Servicer(ExternalScalerServicer):
         except RpcError as refusal:
             await _abort(context, refusal)
         _set_reason(context, given.reason)
-        # KEDA reads the float if it is above 0, else the integer: both must say the same.
-        value = MetricValue(metricName=METRIC, metricValue=given.replicas, metricValueFloat=float(given.replicas))
-        return GetMetricsResponse(metricValues=[value])
+        return metrics(given.replicas)
 
     async def IsActive(self, request: ScaledObjectRef, context: Context) -> IsActiveResponse:
         try:
@@ -241,14 +248,16 @@ class Servicer(ExternalScalerServicer):
 
     async def _answer(self, ref: ScaledObjectRef, context: Context) -> MetricAnswer:
         workload = await self._authorized(ref, context)
-        if self._is_new(workload):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._patience.longest_s):
-                    while self._is_new(workload):
-                        await self._publisher.changed(workload, self._publisher.get(workload))
-            workload = await self._authorized(ref, context)  # the object may have been edited meanwhile
-        if (entry := self._publisher.get(workload)) is not None and entry.published is None:
-            await self._publisher.renew()  # the error names the targets that are silent now
+        entry = self._publisher.get(workload)
+        if entry is None or entry.published is None:
+            if self._is_new(workload):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience.longest_s):
+                        while self._is_new(workload):
+                            await self._publisher.changed(workload, self._publisher.get(workload))
+                workload = await self._authorized(ref, context)  # the object may have been edited meanwhile
+            if (entry := self._publisher.get(workload)) is not None and entry.published is None:
+                await self._publisher.renew()  # the error names the targets that are silent now
         return answer(self._publisher, workload, self._now())
 
     def _is_new(self, workload: WorkloadKey) -> bool:
@@ -338,6 +347,7 @@ class RateLimitedLog:
         self._suppressed = 0
 
 
+@lru_cache(maxsize=1024)
 def address(peer: str) -> str:
     """The address of a peer without its port, as gRPC names peers.
 
@@ -358,13 +368,13 @@ class Quota:
 
     def __init__(self, triggers: Callable[[], int | None], refusals: RateLimitedLog) -> None:
         self._triggers = triggers
-        self._open: Counter[str] = Counter()
+        self._open: dict[str, int] = {}
         self._refusals = refusals
 
     def enter(self, peer: str) -> str | None:
         """Counts a call that begins. Returns why it is refused, or None. Either way `leave` must follow."""
-        self._open[peer] += 1
-        triggers, calls = self._triggers(), self._open[peer]
+        calls = self._open[peer] = self._open.get(peer, 0) + 1
+        triggers = self._triggers()
         if triggers is None:
             return None
         quota = CALLS_PER_TRIGGER * triggers + CALLS_BESIDE
@@ -379,6 +389,6 @@ class Quota:
 
     def leave(self, peer: str) -> None:
         """Counts a call that ended."""
-        self._open[peer] -= 1
-        if not self._open[peer]:
+        calls = self._open[peer] = self._open[peer] - 1
+        if not calls:
             del self._open[peer]
