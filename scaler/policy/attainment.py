@@ -30,7 +30,7 @@ from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Mask, zero_if_unknown
-from scaler.jit import NUMBER, kernel, part
+from scaler.jit import FLOATS, NUMBER, kernel, part
 
 from .capacity import WorkRate
 
@@ -64,6 +64,8 @@ LARGEST = 1e15  # of a restored count
 WIDTH = 1 + 2 + 2 + len(WINDOWS) * (SLOTS + 1) * len(Count)
 # A kernel takes plain numbers.
 _COUNTS, _TTFT, _TPOT = len(Count), int(WorkRate.TTFT), int(WorkRate.TPOT)
+_GAPS, _GAP_SECONDS = int(WorkRate.GAPS), int(WorkRate.GAP_SECONDS)
+_LATE, _LEAST, _MOST = int(WorkRate.TPOT_LATE), int(WorkRate.TPOT_LATE_LEAST), int(WorkRate.TPOT_LATE_MOST)
 _HOUR_SLOT_S, _DAYS_SLOT_S = HOUR.slot_s, DAYS.slot_s
 
 
@@ -127,11 +129,27 @@ def _slide(slots: Floats, i: int, at: float, now: float, slot_s: float) -> None:
             slots[i, slot, count] = slots[i, slot - many, count] if slot >= many else 0.0
 
 
+@part
+def _late(rates: Floats, i: int, itl: float) -> float:
+    """Late times per output token, per second: those in the bucket of the SLO are divided by the mean time between
+    tokens. Half of them are late if the mean is the SLO, none at `SPREAD / 2` below it, all at as much above. Without a
+    mean they stay as they are.
+    """
+    mean = rates[i, _GAP_SECONDS] / rates[i, _GAPS] if rates[i, _GAPS] > 0.0 else np.nan
+    share = (mean / itl - 1.0) / SPREAD + 0.5
+    if share < 0.0:
+        share = 0.0
+    elif share > 1.0:
+        share = 1.0
+    late = rates[i, _LEAST] + share * (rates[i, _MOST] - rates[i, _LEAST])
+    return rates[i, _LATE] if np.isnan(late) else late
+
+
 _SERIES, _ROWS = types.Array(types.float64, 1, "C"), types.Array(types.float64, 2, "C")
-_SLOTS = types.Array(types.float64, 3, "C")
+_SLOTS, _RATES = types.Array(types.float64, 3, "C"), types.Array(types.float64, 2, "A", readonly=True)
 
 
-@kernel(types.void(_SERIES, _ROWS, _ROWS, _SLOTS, _SLOTS, _ROWS, NUMBER, NUMBER, _ROWS))
+@kernel(types.void(_SERIES, _ROWS, _ROWS, _SLOTS, _SLOTS, _RATES, FLOATS, NUMBER, NUMBER, _ROWS))
 def _update(
     at: Floats,
     totals: Floats,
@@ -139,6 +157,7 @@ def _update(
     hour: Floats,
     days: Floats,
     rates: Floats,
+    itl: Floats,
     now: float,
     longest_s: float,
     added: Floats,
@@ -157,7 +176,8 @@ def _update(
         weight = weights[i, 0] / weights[i, 1] if weights[i, 1] > weights[i, 0] else 1.0
         added[i, 0] = rates[i, _TTFT] * seconds
         for count in range(1, _COUNTS):
-            added[i, count] = (rates[i, _TTFT + count] + weight * rates[i, _TPOT + count]) * seconds
+            times = rates[i, _TPOT + count] if _TPOT + count != _LATE else _late(rates, i, itl[i])
+            added[i, count] = (rates[i, _TTFT + count] + weight * times) * seconds
         for count in range(_COUNTS):
             hour[i, 0, count] += added[i, count]
             days[i, 0, count] += added[i, count]
@@ -172,25 +192,8 @@ def update(counts: Attainment, rates: Floats, itl: Floats, now: float, longest_s
     shape (rows,). now: POSIX seconds. longest_s: the rates hold for so many seconds at most.
     """
     added = np.full((len(counts.at), len(Count)), np.nan)
-    _update(*counts, _divided(rates, itl), now, longest_s, added)
+    _update(*counts, rates, itl, now, longest_s, added)
     return Served(added[:, Count.REQUESTS], added[:, Count.MISSES])
-
-
-def _divided(rates: Floats, itl: Floats) -> Floats:
-    """The rates with the times per output token in the bucket of the SLO divided by the mean time between tokens.
-
-    A half of them is late if the mean is the SLO, none at `SPREAD / 2` below it, all at as much above. Without a mean
-    they stay as they are.
-    """
-    gaps, least, most = (
-        rates[:, column] for column in (WorkRate.GAPS, WorkRate.TPOT_LATE_LEAST, WorkRate.TPOT_LATE_MOST)
-    )
-    with np.errstate(over="ignore"):  # a target may expose a counter of 1e-309; an infinite mean is above the SLO
-        mean = rates[:, WorkRate.GAP_SECONDS] / np.where(gaps > 0.0, gaps, np.nan)
-        late = least + np.clip((mean / itl - 1.0) / SPREAD + 0.5, 0.0, 1.0) * (most - least)
-    divided = rates.copy()
-    divided[:, WorkRate.TPOT_LATE] = np.where(np.isnan(late), rates[:, WorkRate.TPOT_LATE], late)
-    return divided
 
 
 def attained(counts: Attainment, window: SloWindow) -> Attained:

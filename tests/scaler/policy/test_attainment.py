@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.policy import attainment
-from scaler.policy.attainment import DAYS, HOUR, SLOTS, WIDTH, WINDOWS, attained, blank, update
+from scaler.policy.attainment import DAYS, HOUR, SLOTS, SPREAD, WIDTH, WINDOWS, attained, blank, update
 from scaler.policy.capacity import WorkRate
 from tests.budget import examples
 
@@ -140,6 +140,26 @@ def test_division_of_the_bucket_stays_within_its_bounds(least, inside, gaps, gap
     served[0, [WorkRate.GAPS, WorkRate.GAP_SECONDS]] = gaps, gap_seconds
     misses = float(update(chat.counts, served, np.array([itl]), chat.now + 1.0, LONGEST_S).misses[0])
     assert least * (1 - 1e-9) <= misses <= (least + inside) * (1 + 1e-9)
+
+
+SMALL = st.floats(0.0, 1e3) | st.sampled_from([nan, 1e-309, 1e300])
+
+
+@given(st.lists(st.tuples(SMALL, SMALL, SMALL, SMALL, SMALL, st.floats(1e-3, 1.0)), min_size=1, max_size=4))
+@settings(max_examples=examples(100))
+def test_kernel_divides_the_bucket_exactly_as_numpy_does(given_rows):
+    gaps, gap_seconds, interpolated, least, inside, itl = np.array(given_rows).T.copy()
+    served = np.repeat(rates(requests=1.0), len(itl), axis=0)
+    served[:, [WorkRate.GAPS, WorkRate.GAP_SECONDS]] = np.column_stack([gaps, gap_seconds])
+    served[:, WorkRate.TPOT_LATE : WorkRate.TPOT_LATE_MOST + 1] = np.column_stack([interpolated, least, least + inside])
+    counts = blank(len(itl))
+    update(counts, served, itl, START, LONGEST_S)
+    misses = update(counts, served, itl, START + 1.0, LONGEST_S).misses
+    with np.errstate(over="ignore"):
+        mean = gap_seconds / np.where(gaps > 0.0, gaps, nan)
+        share = np.clip((mean / itl - 1.0) / SPREAD + 0.5, 0.0, 1.0)
+        late = least + share * ((least + inside) - least)
+    np.testing.assert_array_equal(misses, np.where(np.isnan(late), interpolated, late))
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.name)
