@@ -75,6 +75,7 @@ class KedaAndHpa:
         self._keda_memory = keda.KedaMemory(created_at=0.0, last_active_at=0.0)
         self._hpa_memory = HpaMemory()
         self._poll_at = self._sync_at = 0.0
+        self._sleeper = scaler if isinstance(scaler, Sleeps) else None  # asking takes as long as `hpa.step`
 
     def step(self, observation: Observation) -> int | None:
         scaler, now, wanted = self._scaler, observation.now, observation.wanted
@@ -102,7 +103,7 @@ class KedaAndHpa:
 
     def engine_sleep(self) -> EngineSleep | None:
         """That of the scaler."""
-        return self._scaler.engine_sleep() if isinstance(self._scaler, Sleeps) else None
+        return None if self._sleeper is None else self._sleeper.engine_sleep()
 
     def _event(self, event: keda.Event, wanted: int, now: float) -> int:
         order, self._keda_memory, _ = keda.step(self._keda, self._keda_memory, event, wanted, now)

@@ -183,7 +183,7 @@ class Tidegate:
         self._foresight_s = foresight_s
         self._foreseen = capacity.blank(1)
         self._prompts: Floats | None = None  # prompt tokens of the first 0, 1, 2 … requests, for foresight
-        self._slo: tuple[float, float] | None = None  # ttft and itl, seconds
+        self._slo: sizing.SloColumns | None = None
         self._counters: Floats | None = None  # by WorkRate, at the last look
 
     def hear(self, observation: Observation) -> None:
@@ -211,7 +211,7 @@ class Tidegate:
 
     def _size(self, observation: Observation) -> None:
         """What the SLO needs, from the counters that the engines and the gateway expose."""
-        slo, world, generated = observation.slo, observation.world, observation.pages[TOKENS_GENERATED]
+        slo, world = observation.slo, observation.world
         if not self._specs.falls_back[0] or slo is None:
             return
         if observation.server.slots > 0:
@@ -221,22 +221,16 @@ class Tidegate:
         if not self._tokens:
             self._size_by_time(observation)
             return
-        counters = np.zeros(len(WorkRate))
-        counters[WorkRate.ARRIVED], counters[WorkRate.FIRST_TOKENS] = observation.arrived, world.counts[FIRSTS]
-        counters[WorkRate.FINISHED], counters[WorkRate.PROMPT] = observation.finished, world.counts[READ_TOKENS]
-        counters[WorkRate.COMPUTED] = counters[WorkRate.PROMPT]  # the simulated engines have no prefix cache
-        counters[WorkRate.GENERATED], counters[WorkRate.GAPS] = generated, generated - world.counts[FIRSTS]
-        counters[WorkRate.GAP_SECONDS] = observation.pages[DECODED_S]
         if self._slo is None:
-            self._slo = _mean_slo(world, slo)
-        ttft, itl = self._slo
-        self._specs.itl[0] = itl  # keep-warm reads it there
-        if self._sleep is not None:
-            self._specs.ttft[0] = ttft  # … and the plan of sleep this
-        counters[WorkRate.TTFT :] = _latencies(world, ttft, itl)
+            ttft, itl = _mean_slo(world, slo)
+            self._slo = sizing.SloColumns(np.full(1, ttft), np.full(1, itl))
+            self._specs.itl[0] = itl  # keep-warm reads it there
+            if self._sleep is not None:
+                self._specs.ttft[0] = ttft  # … and the plan of sleep this
+        slos = self._slo
+        counters = np.array(_counters(observation, *(float(limit[0]) for limit in slos)))
         before = np.full_like(counters, nan) if self._counters is None else self._counters
         rates = ((counters - before) / self._elapsed_s)[None]
-        slos = sizing.SloColumns(np.full(1, ttft), np.full(1, itl))
         served = attainment.update(self._attainment, rates, slos.itl, observation.now, 3.0 * self.every_s)
         if self._counters is not None:
             readings, ready = self._readings, self._readings.ready
@@ -380,9 +374,18 @@ def _mean_slo(world: ReplayWorld, slo: ReplaySlo) -> tuple[float, float]:
     return slo.first_s + slo.first_per_prompt_s * prompt, slo.rest_per_token_s + rest_s / max(output, 1.0)
 
 
+def _counters(observation: Observation, ttft: float, itl: float) -> list[float]:
+    """The counters that the engines and the gateway expose, by `WorkRate`."""
+    counts, pages = observation.world.counts.tolist(), observation.pages.tolist()
+    firsts, read, generated = counts[FIRSTS], counts[READ_TOKENS], pages[TOKENS_GENERATED]
+    # Tokens computed are those read: the simulated engines have no prefix cache.
+    tokens = [observation.arrived, firsts, observation.finished, read, generated, read]
+    return [*tokens, generated - firsts, pages[DECODED_S], *_latencies(observation.world, ttft, itl)]
+
+
 def _latencies(world: ReplayWorld, ttft: float, itl: float) -> list[float]:
     """All observations of both latencies, and the late ones: estimated, at least and at most. NaN: not measured."""
-    histograms = LatencyHistograms(np.cumsum(world.histograms, axis=1, dtype=np.float64).ravel(), _PARTS)
+    histograms = LatencyHistograms(world.histograms.cumsum(axis=1, dtype=np.float64).ravel(), _PARTS)
     counters = []
     for latency, limit in ((Latency.TTFT, ttft), (Latency.TPOT, itl)):
         split = histograms.split(latency, (0,), limit)
@@ -430,9 +433,13 @@ class _Past:
         """Reports the pods that became ready since the last look. Those of the beginning took no time to start."""
         world, now = observation.world, observation.now
         slots = world.order[: world.counts[ALIVE]]
-        created, ready_at = world.replicas[slots, CREATED], world.replicas[slots, READY_AT]
-        started = (ready_at > self._looked_at) & (ready_at <= now) & (ready_at > created)
+        ready_at = world.replicas[slots, READY_AT]
+        started = (ready_at > self._looked_at) & (ready_at <= now)
         self._looked_at = now
+        if not started.any():  # as at most looks
+            return
+        created = world.replicas[slots, CREATED]
+        started &= ready_at > created
         for slot in np.flatnonzero(started).tolist():
             key = PodKey("", f"{slots[slot]}@{ready_at[slot]}")
             begun, ended = float(created[slot]), float(ready_at[slot])
