@@ -25,13 +25,14 @@ import many
 import policy
 import process
 import push
+import replay
 import rpc
 import state
 import textformat
 from report import table
 
 HERE = Path(__file__).parent
-CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, push, process, beside_prometheus, many)
+CHAPTERS = (textformat, kernels, policy, replay, state, cluster, rpc, push, process, beside_prometheus, many)
 LIBRARIES = ("numba", "numpy", "grpcio", "aiohttp", "prometheus-client", "protobuf")
 
 
