@@ -143,12 +143,14 @@ def test_division_of_the_bucket_stays_within_its_bounds(least, inside, gaps, gap
 
 
 SMALL = st.floats(0.0, 1e3) | st.sampled_from([nan, 1e-309, 1e300])
+NEAR = st.floats(0.7, 1.3)  # the mean over the SLO, where the bucket is divided
 
 
-@given(st.lists(st.tuples(SMALL, SMALL, SMALL, SMALL, SMALL, st.floats(1e-3, 1.0)), min_size=1, max_size=4))
+@given(st.lists(st.tuples(SMALL, NEAR | SMALL, SMALL, SMALL, SMALL, st.floats(1e-3, 1.0)), min_size=1, max_size=4))
 @settings(max_examples=examples(100))
 def test_kernel_divides_the_bucket_exactly_as_numpy_does(given_rows):
-    gaps, gap_seconds, interpolated, least, inside, itl = np.array(given_rows).T.copy()
+    gaps, ratio, interpolated, least, inside, itl = np.array(given_rows).T.copy()
+    gap_seconds = np.minimum(ratio, 1e6) * itl * gaps
     served = np.repeat(rates(requests=1.0), len(itl), axis=0)
     served[:, [WorkRate.GAPS, WorkRate.GAP_SECONDS]] = np.column_stack([gaps, gap_seconds])
     served[:, WorkRate.TPOT_LATE : WorkRate.TPOT_LATE_MOST + 1] = np.column_stack([interpolated, least, least + inside])
