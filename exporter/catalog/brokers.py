@@ -112,8 +112,17 @@ RABBITMQ = Kind(
 
 # prometheus-nats-exporter with -jsz=consumers or all; "nats" instead of "jetstream" under -prefix. Every replica of a
 # consumer exposes it, followers with 0 pending (exporter issue 218): only the leader counts, or all if the exporter is
-# too old to have the label. Without a leader in the response the queue is unknown.
-_LEADER = matching(lambda labels: labels.get("is_consumer_leader", "true") == "true")
+# too old to have the label. Without a leader in the response the queue is unknown. A server of a cluster that starts
+# says it leads what it has restored, with 0 pending and without the leader's name, until it has joined: no leader
+# either. A server without a cluster never has that name. A message that nobody acknowledges in time is unacknowledged
+# until it is delivered again.
+def _leads(labels: Labels) -> bool:
+    if labels.get("is_consumer_leader", "true") != "true":
+        return False
+    return not labels.get("cluster") or labels.get("consumer_leader") != ""
+
+
+_LEADER = matching(_leads)
 _NATS_CONSUMER = labels_of("account", "stream_name", "consumer_name")
 _NATS_ROWS = tuple(
     SeriesRow(quantity, (f"jetstream_consumer_{name}", f"nats_consumer_{name}"), _NATS_CONSUMER, keep=_LEADER)

@@ -150,6 +150,39 @@ def test_zero_of_a_follower_is_no_empty_queue(read, cell):
     assert isnan(cell(read(nats("num_pending", "false", 0)), "workers", Q.REQUESTS_WAITING))
 
 
+# Of nats-server 2.15.1 and exporter 0.20.1, shortened: a consumer with 5 pending and 2 unacknowledged messages.
+def started(cluster, leader, pending):
+    return "".join(
+        f'jetstream_consumer_{name}{{account="$G",account_name="$G",cluster="{cluster}",consumer_leader="{leader}",'
+        f'consumer_name="workers",is_consumer_leader="true",is_stream_leader="true",server_name="n1",'
+        f'stream_leader="n1",stream_name="ORDERS"}} {value}\n'
+        for name, value in (("num_pending", pending), ("num_ack_pending", 2))
+    )
+
+
+def test_server_of_a_cluster_that_has_not_joined_yet_leads_nothing(read, cell):
+    """It says 0 pending; the messages are there."""
+    samples = read(started("c", "", 0))
+    assert isnan(cell(samples, "workers", Q.REQUESTS_WAITING))
+    assert isnan(cell(samples, "workers", Q.REQUESTS_RUNNING))
+    both = read(started("c", "", 0) + started("c", "n0", 5).replace('server_name="n1"', 'server_name="n0"'))
+    assert cell(both, "workers", Q.REQUESTS_WAITING) == 5.0
+    assert cell(both, "workers", Q.REQUESTS_RUNNING) == 2.0
+
+
+def test_server_without_a_cluster_leads_without_a_name(read, cell):
+    samples = read(started("", "", 3))
+    assert cell(samples, "workers", Q.REQUESTS_WAITING) == 3.0
+    assert cell(samples, "workers", Q.REQUESTS_RUNNING) == 2.0
+
+
+def test_exporter_whose_server_is_down_knows_no_queue(read):
+    """It answers with what it last read of the server itself, and without JetStream's metrics."""
+    samples = read('gnatsd_varz_connections{server_id="http://nats:8222"} 0\n')
+    assert samples.kind == "nats"
+    assert samples.subjects == ()
+
+
 def test_replicas_without_a_leader_label_all_count(read, cell):
     samples = read('jetstream_consumer_num_pending{consumer_name="workers",stream_name="ORDERS"} 3\n')
     assert cell(samples, "workers", Q.REQUESTS_WAITING) == 3.0
