@@ -2,9 +2,9 @@
 Knative's activator and queue-proxy, KEDA's HTTP interceptor.
 
 Gateways have requests that no engine has yet: `requests_held`. Their requests in flight, and EPP's averages, are the
-engines' own waiting and running requests, so all but Ray Serve repeat their engines. A request that is rejected because
-no replica exists is in `requests_failed`: a counter that rises with activity, and at zero replicas often the only sign
-of a request.
+engines' own waiting and running requests, so they repeat their engines: all but Ray Serve, whose queue is in front of
+its replicas. A request that is rejected because no replica exists is in `requests_failed`: a counter that rises with
+activity, and at zero replicas often the only sign of a request.
 
 Worked example: `envoy_cluster_upstream_rq_pending_active{envoy_cluster_name="chat"} 3` and
 `envoy_cluster_upstream_cx_none_healthy{envoy_cluster_name="chat"} 7` make, for `Queue("chat")`, 3 requests held and a
@@ -33,6 +33,7 @@ from .schema import (
     in_full,
     label,
     labels_of,
+    matching,
     whole_response,
 )
 
@@ -44,43 +45,47 @@ def _deployment(labels: Labels) -> Key:
 
 
 def _deployments(keys: Sequence[Key]) -> list[Subject | None]:
-    """A deployment by its name; with its application only where two applications have one of that name."""
+    """A deployment by its name; with its application only where two applications have one of that name.
+
+    Without a name are the proxy's own routes.
+    """
     names = [deployment for _, deployment in keys]
     return [
-        Queue(f"{application}/{deployment}" if names.count(deployment) > 1 else deployment or UNNAMED)
+        Queue(f"{application}/{deployment}" if names.count(deployment) > 1 else deployment) if deployment else None
         for application, deployment in keys
     ]
 
 
-# Ray Serve: python/ray/serve/_private. A deployment's queue is spread over its handles, its work over its replicas.
-# Processing and ongoing are the same requests, counted by the replicas and by the handles and reported at different
-# moments: with 7 requests ongoing a replica may have 1. They are not added, and the larger one counts.
-# Every counter is exposed twice, `x_total` and a gauge `x`: only the first is a counter.
-_RAY_WAITING = ("ray_serve_deployment_queued_queries",)
-_RAY_PROCESSING, _RAY_ONGOING = "ray_serve_replica_processing_queries", "ray_serve_num_ongoing_requests_at_replicas"
-_RAY_FINISHED = ("ray_serve_deployment_request_counter_total",)
-_RAY_FAILED = ("ray_serve_deployment_error_counter_total",)
+# Ray Serve: python/ray/serve/_private, and 2.60 as it runs. A request waits in a handle (of a proxy, or of a deployment
+# that calls another), and is ongoing there until its replica has answered. Meanwhile that replica counts it once more,
+# as processing: often on another node, and reported at another moment. So ongoing requests are open ones, and where
+# the replicas are scraped too, only those that they process are running (`scaler.signals.queues`).
+# A replica counts a request that ended well or with an exception, also that of a client which left. One that no replica
+# got (`max_queued_requests`, or a deployment that failed) only its proxy counts, by the status of its answer.
+# Early versions expose every counter twice, `x_total` and a gauge `x`: only the first is a counter.
+_NO_REPLICA = frozenset({"503", "429", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 _RAY_ROWS = (
-    SeriesRow(Q.REQUESTS_WAITING, _RAY_WAITING, _deployment),
-    SeriesRow(Q.REQUESTS_RUNNING, (_RAY_PROCESSING,), _deployment),
-    SeriesRow("ongoing", (_RAY_ONGOING,), _deployment),
-    SeriesRow(Q.REQUESTS_FINISHED, _RAY_FINISHED, _deployment, unit=COUNTER),
-    SeriesRow(Q.REQUESTS_FAILED, _RAY_FAILED, _deployment, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_WAITING, ("ray_serve_deployment_queued_queries",), _deployment),
+    SeriesRow(Q.REQUESTS_RUNNING, ("ray_serve_replica_processing_queries",), _deployment),
+    SeriesRow(Q.REQUESTS_OPEN, ("ray_serve_num_ongoing_requests_at_replicas",), _deployment),
+    SeriesRow(Q.REQUESTS_FINISHED, ("ray_serve_deployment_request_counter_total",), _deployment, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FAILED, ("ray_serve_deployment_error_counter_total",), _deployment, unit=COUNTER),
+    *(
+        SeriesRow(
+            Q.REQUESTS_FAILED,
+            (f"ray_serve_num_deployment_{protocol}_error_requests_total",),
+            _deployment,
+            unit=COUNTER,
+            keep=matching(lambda labels: labels.get("error_code") in _NO_REPLICA),
+        )
+        for protocol in ("http", "grpc")
+    ),
 )
-
-
-def _larger_view(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
-    """Running requests, counted by the replicas or by the handles: the larger count, or the only one."""
-    views = [columns[name] for name in (Q.REQUESTS_RUNNING, "ongoing") if name in columns]
-    if views:
-        columns[Q.REQUESTS_RUNNING] = np.fmax.reduce(views)
-    return columns, subjects
-
 
 RAY_SERVE = Kind(
     "ray_serve", {"ray_serve_": 2},
     port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
-    work=2.0, rows=_RAY_ROWS, subjects=_deployments, finish=_larger_view,
+    work=2.0, rows=_RAY_ROWS, subjects=_deployments,
     at_zero="queue",  # the handle in the proxy keeps the request
 )  # fmt: skip
 

@@ -131,6 +131,9 @@ def read(
         )  # fmt: skip
     wake_source = _wake_source(kind.at_zero, values, sums, repeats=kind.repeats_engines)
     values[Column.OPEN] = _open(kind, values, sums, wake_source)
+    if Quantity.REQUESTS_OPEN in sums and not kind.repeats_engines:
+        # Ray Serve: what its handles have passed on runs in replicas, which count it themselves.
+        values[Column.RUNNING] = nan if pods else sums[Quantity.REQUESTS_OPEN]
     if pods and kind.repeats_engines:
         if kind.at_zero == "in_flight":
             values[Column.IN_FLIGHT] = np.nansum([values[Column.WAITING], values[Column.RUNNING]])

@@ -302,6 +302,33 @@ def test_missing_pods_are_imputed_and_a_gateway_is_not_multiplied(intake, sample
     assert np.isnan(totals.latest[1, 0])
 
 
+RAY = 'ray_serve_{name}{{application="a",deployment="d"}} {value}\n'
+
+
+def ray(**values):
+    return "".join(RAY.format(name=name, value=value) for name, value in values.items())
+
+
+def test_request_of_ray_serve_is_counted_once_over_its_proxy_and_its_replicas(samples):
+    """A proxy queues 3 requests and has passed on 4; on another node replicas process those, and its proxy has none."""
+    proxy = ray(deployment_queued_queries=3, num_ongoing_requests_at_replicas=4)
+    worker = ray(deployment_queued_queries=0, num_ongoing_requests_at_replicas=0, replica_processing_queries=4)
+
+    def landed(*pages, pods):
+        intake = LatestSamples([TargetRules(CHAT, pods=pods)], owners_by_name({CHAT: None}), LIMIT_S)
+        for number, (role, text) in enumerate(pages):
+            intake.land(target(number, role, kind="ray_serve"), samples(text), 0.0)
+        return [column(intake, name, rows=(0,)) for name in ("waiting", "running")]
+
+    assert landed((Role.GATEWAY, proxy), (Role.PODS, worker), pods=True) == [[3.0], [4.0]]
+    assert landed((Role.GATEWAY, proxy), (Role.GATEWAY, worker), pods=False) == [[3.0], [4.0]]
+    assert landed((Role.GATEWAY, proxy), pods=False) == [[3.0], [4.0]]
+    # Both workers' proxies have passed on requests to each other's replicas.
+    crossed = ray(deployment_queued_queries=1, num_ongoing_requests_at_replicas=5, replica_processing_queries=2)
+    back = ray(deployment_queued_queries=2, num_ongoing_requests_at_replicas=1, replica_processing_queries=4)
+    assert landed((Role.PODS, crossed), (Role.PODS, back), pods=True) == [[3.0], [6.0]]
+
+
 def test_target_with_a_maximum_age_is_fresh_for_that_age(intake, samples, page):
     slow = Target("promql+http://prometheus/?pod=chat-0", "vllm", Role.PODS, CHAT, max_age_s=60.0)
     intake.land(slow, samples(page.vllm(waiting=3, running=4), at=100.0), 100.0)
