@@ -61,7 +61,7 @@ test-slow: $(STAMP)  ## run the simulated weeks that `make test` leaves out
 # Real programs that are too large for the suite. Those of PyPI have an environment each, because their pins are not those
 # of Tidegate. The tests of what cannot be installed here are skipped, and listed at the end. vLLM needs 3.5 GB and a torch
 # for CPU; beside it, packages that need a torch for GPUs end its import.
-ENGINES     ?= vllm litellm nats rabbitmq
+ENGINES     ?= vllm litellm nats rabbitmq ray
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 test-engines: $(STAMP)  ## run the tests with real engines (ENGINES="vllm ..." to choose; installs gigabytes)
 	@for engine in $(ENGINES); do \
