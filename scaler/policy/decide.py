@@ -253,7 +253,7 @@ def _lower_bound(
         decides = at_least > 0.0 or (long and not spec.jobs)
         return (held, True, INCOMPLETE) if decides else (np.nan, True, UNKNOWN)
     settling = now - since < spec.settle and can_fall(memory)
-    wakes = long and spec.wakes_blind and spec.sleeps and not readings.wanted > 0.0
+    wakes = long and spec.wakes_blind and not readings.wanted > 0.0
     asleep = last == 0.0 and (at_zero(readings) or known_at_zero(spec, readings, memory) or settling) and spec.sleeps
     if asleep and at_least == 0.0 and _refused(readings, constraints, now):
         return max(1.0, spec.minimum), True, QUEUED

@@ -41,7 +41,7 @@ def demanded(spec: SpecSlot, readings: ReadingsSlot, out: Floats) -> tuple[float
         if np.isnan(target) or (signal in (WORK, KV_CACHE) and sized(spec, readings)):
             continue
         if signal == SLO:
-            out[signal] = value / target
+            out[signal] = value  # is in replicas
         elif signal == WORK:
             # Demand read from pods is known to be zero where there is no pod; what a gateway holds is in `value`.
             out[signal] = 0.0 if np.isnan(value) and nothing_ready else value / target
