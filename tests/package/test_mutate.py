@@ -55,6 +55,7 @@ def test_tests_of_a_file_are_its_own_and_then_those_beside_them():
     assert {"tests/scaler/policy/test_waking.py", "tests/scaler/policy/test_steps.py"} < set(others)
     assert mutate.tests_of(Path("scaler/policy/sizing.py"))[0] == "tests/scaler/policy/sizing"
     assert "tests/scaler/policy/sizing" not in others
+    assert mutate.tests_of(Path("scaler/signals/queues.py")) == ["tests/scaler/signals"]
 
 
 def test_change_that_no_test_notices_is_reported_and_any_other_is_not(tmp_path):
@@ -71,7 +72,7 @@ def test_change_that_no_test_notices_is_reported_and_any_other_is_not(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, check=False, timeout=120)
     assert done.stderr == ""
-    _, survivor, last = done.stdout.splitlines()
+    _, survivor, total, _ = done.stdout.splitlines()
     assert survivor == "halves/half.py:5: survived: value < 0.0  ->  value <= 0.0"
-    assert last.startswith("halves/half.py: 2 of 7 mutants, 1 survived")
+    assert total == "halves/half.py: 2 of 7 mutants, 1 survived"
     assert done.returncode == 1
