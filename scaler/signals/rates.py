@@ -75,8 +75,8 @@ def of_engine(
     at: float,
     splits: SloSplits = NO_SPLITS,
     *,
-    lags: bool = False,
-    forgets: bool = False,
+    lags: bool,
+    forgets: bool,
 ) -> None:
     """Writes the rates of an engine's response into `values`, and the response into `before`.
 

@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from exporter.budget import Budget
 from exporter.textformat import PlainScanner, Scanner, Selection, TooManySeries, parse
 from exporter.textformat.parser import SHOWN_BYTES
-from exporter.textformat.selection import MAX_SIGN_NAMES
+from exporter.textformat.selection import MAX_SIGN_NAMES, MAX_STATES
 
 SELECTION = Selection(frozenset({"up", "vllm:waiting"}), ("DCGM_FI_",), ("vllm:", "DCGM_FI_", "go_"))
 LINES = 20_000
@@ -185,6 +186,15 @@ def test_selection_that_one_pass_over_a_name_cannot_decide_is_refused(names, pre
         Selection(frozenset(names), prefixes, signs)
 
 
+def test_selection_of_more_states_than_a_table_numbers_is_refused():
+    names = frozenset(map("".join, product("ab", repeat=15)))  # 2^16 - 1 texts begin one of them
+    tables = Selection(names).tables
+    assert np.flatnonzero(tables.flags).size == len(names)
+    assert tables.step.max() == MAX_STATES == 2**16 - 1
+    with pytest.raises(ValueError, match="must have at most 65535 states, got 65536"):
+        _ = Selection(names | {"c"}).tables
+
+
 def test_name_counts_for_the_longest_sign_that_it_begins_with():
     selection = Selection(frozenset({"a_b_c"}), signs=("a_", "a_b_"))
     body = b"a_b_c 1\na_b_d 1\na_x 1\na_ 1\na_b 1\n"
@@ -251,7 +261,8 @@ def ranged(new_scanner, ranges=RANGES):
         (b't_bucket{le=".9"} 1', True),
         (b't_bucket{le="+Inf"} 1', True),
         (b't_bucket{le="1e-05"} 1', True),
-        (b't_bucket{le="0.0000000000000001"} 1', True),
+        (b't_bucket{le="0.000000000000001"} 1', True),  # of 16 digits
+        (b't_bucket{le="0.00000000000001"} 1', False),
         (b't_bucket{le=""} 1', True),
         (b't_bucket{le="."} 1', True),
         (b't_bucket{le="7', True),  # without an end: the line is read and dropped

@@ -252,6 +252,15 @@ def test_quota_limits_the_workloads_of_its_namespace_alone():
     assert (got.left[0], got.quota_left.tolist()) == (0, [0, 0])
 
 
+@pytest.mark.parametrize("quota", range(QUOTAS))
+@pytest.mark.parametrize(("gpus", "placed"), [(2, [1, 0, 0]), (4, [1, 0, 1])])
+def test_replica_that_waits_for_its_quota_is_not_overtaken_unless_it_could_never_run(quota, gpus, placed):
+    rows = [one(1, gpus=2, priority=2), one(1, gpus=gpus, priority=1, rank=1), one(1, rank=2)]
+    got = shares([9], [{**row, "quota": (quota,)} for row in rows], quotas=(3, 3))
+    assert got.placed[:, 0].tolist() == placed
+    assert got.quota_left[quota] == 0
+
+
 def test_what_is_left_is_what_nobody_asks_for():
     got = shares([5, 3], [one(2), one(1, gpus=4, kinds=(1,), rank=1)], growth=(2, 0, 0))
     assert got.left.tolist() == [3, 3, 0, 2, 0, 0]

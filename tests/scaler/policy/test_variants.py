@@ -42,6 +42,7 @@ def ranks(price, before=None):
     ([1.0, 1.2], [1, 0], [1, 0]),  # … and so back
     ([1.3, 1.15, 1.0], [0, 1, 2], [2, 1, 0]),  # no neighbours are out of the band, and the ends are
     ([NAN, 1.0], None, [UNORDERED, UNORDERED]),
+    ([NAN], None, [UNORDERED]),
     ([NAN, 1.0], [1, 0], [1, 0]),  # an unknown price keeps the order
     ([NAN, 1.0, 2.0], [1, 0, UNORDERED], [UNORDERED] * 3),  # of a new member there is none
     ([3.0, 1.0, 2.0], [1, 0, UNORDERED], [2, 0, 1]),
@@ -67,6 +68,12 @@ def test_order_changes_only_once_it_was_out_of_the_band_for_an_hour_without_a_br
         order = ordered(queue, price, order, NOW + seconds)
         assert order.rank.tolist() == expected
         np.testing.assert_equal(order.since, np.full(2, since))
+
+
+def test_first_known_prices_order_the_members_at_once():
+    queue, before = np.zeros(2, dtype=np.int64), Ranks.blank(2)
+    assert ordered(queue, np.array([2.0, NAN]), before, NOW).rank.tolist() == [UNORDERED, UNORDERED]
+    assert ordered(queue, np.array([2.0, 1.0]), before, NOW).rank.tolist() == [1, 0]
 
 
 def test_clock_that_was_set_back_delays_a_change_by_an_hour_at_most():
@@ -159,6 +166,7 @@ def test_members_are_compared_at_the_mean_request_of_their_queue():
 
 def test_rate_is_unknown_before_enough_requests_and_without_an_slo():
     assert np.isnan(rates(estimates(0.02, requests=LEARNED - 1.0))).all()
+    assert rates(estimates(0.02, requests=LEARNED))[0] > 0.0
     assert np.isnan(learned(estimates(0.02), itl=NAN)).all()
     # A member that is not learned leaves the mean request of the others alone.
     assert rates(estimates(0.02), estimates(0.01, output=9000.0, requests=6.0))[0] == rates(estimates(0.02))[0]
@@ -174,9 +182,11 @@ def test_replica_holds_the_requests_that_arrive_while_one_takes_as_long_as_it_ma
 
 
 def test_price_is_of_the_first_unit_that_is_known_of_every_member():
-    queue, hour = np.array([0, 0, 1, 1, 2, 2]), np.array([1.0, 8.0, 1.0, 8.0, 1.0, 8.0])
-    holds = np.array([NAN, NAN, 4.0, 64.0, 4.0, NAN])
-    learned = np.array([0.2, 2.0, 2.0, NAN, NAN, NAN])
+    queue, hour = np.array([0, 0, 1, 1, 2, 2, 3, 3]), np.array([1.0, 8.0, 1.0, 8.0, 1.0, 8.0, 1.0, 8.0])
+    holds = np.array([NAN, NAN, 4.0, 64.0, 4.0, NAN, 4.0, 0.0])
+    learned = np.array([0.2, 2.0, 2.0, NAN, NAN, NAN, 2.0, 0.0])
     found = prices(hour, holds, learned, queue)
-    assert found.unit.tolist() == [PriceUnit.REQUESTS] * 2 + [PriceUnit.IN_HAND] * 2 + [PriceUnit.REPLICAS] * 2
-    assert found.price.tolist() == [5.0, 4.0, 0.25, 0.125, 1.0, 8.0]
+    units = ["REQUESTS", "REQUESTS", "IN_HAND", "IN_HAND", *["REPLICAS"] * 4]
+    assert [PriceUnit(unit).name for unit in found.unit] == units
+    # A replica that can do nothing has a price, and nothing of it has.
+    assert found.price.tolist() == [5.0, 4.0, 0.25, 0.125, 1.0, 8.0, 1.0, 8.0]

@@ -34,7 +34,8 @@ class Engine:
         self.now += after
         values = np.full(WIDTH, nan)
         found = None if split is None else Split(*split)
-        rates.of_engine(values, {}, self.before, self.now, SloSplits(ttft, 0.06, found, found))
+        splits = SloSplits(ttft, 0.06, found, found)
+        rates.of_engine(values, {}, self.before, self.now, splits, lags=False, forgets=False)
         first, second = values[LATENCIES].reshape(2, 4).tolist()
         assert ttft != 2.0 or first == pytest.approx(second, nan_ok=True)
         return first

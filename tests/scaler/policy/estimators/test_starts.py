@@ -136,6 +136,12 @@ def test_next_pod_of_the_same_name_is_another_start(observed):
     assert observed.count == 2
 
 
+@pytest.mark.parametrize(("loading", "counts"), [(-1.0, 0), (0.0, 1), (OLD_S, 1), (OLD_S + 1.0, 0)])
+def test_pod_found_ready_counts_if_it_loaded_for_no_time_to_an_hour(observed, loading, counts):
+    observed(pod(scheduled_at=100.0, ready_at=100.0 + loading), now=5000)
+    assert observed.count == counts
+
+
 def test_pods_found_ready_count_once_by_their_own_times(observed):
     found = [
         pod("a", scheduled_at=0.0, ready_at=70.0),
