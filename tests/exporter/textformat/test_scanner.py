@@ -48,6 +48,7 @@ def test_new_pod_costs_only_the_parsing_of_its_labels(scanner):
     second = scanner.scan(dcgm("a", "new", "c"))
     assert [second.layout.labels(i) is labels[i] for i in range(3)] == [True, False, True]
     assert second.layout.labels(1)["pod"] == "chat-new"
+    assert [second.layout.labels_once(i) for i in range(3)] == [second.layout.labels(i) for i in range(3)]
 
 
 def test_value_is_never_that_of_the_series_at_the_same_position(scanner):

@@ -103,6 +103,13 @@ def test_sleep_pays_before_a_time_of_zero_that_is_configured():
     assert asleep == pytest.approx(15.0 + 298.5 + 26.0)
 
 
+@pytest.mark.parametrize("zero", [(60.0, 4 * HOUR), (inf, inf)])
+def test_sleep_waits_until_short_pauses_are_over_if_their_wakes_cost_more(zero):
+    # Asleep after 15 s, a pause of 40 s costs 15 + 2.5 + 26 instead of 40; a long one, 40.5 less than after 60 s.
+    assert planned([40.0] * 100 + [2000.0] * 5, CHAT, (15.0, *zero))[0] == 60.0
+    assert planned([40.0] * 30 + [2000.0] * 5, CHAT, (15.0, *zero))[0] == 15.0
+
+
 NOW = 10_000.0
 IDLE = {
     "enabled": True, "calls": False, "after": 60.0, "earliest": 15.0, "replicas": 1.0, "active": True, "reason": WARM,
@@ -127,6 +134,19 @@ def test_proven_idleness_for_its_time_leads_to_sleep():
     assert after_step(idle_since=NOW - 59.0).tier == READY
     assert after_step({**BEFORE, "since": NOW - 59.0}).tier == READY
     assert after_step(after=np.nan).tier == READY
+
+
+def test_state_that_is_found_is_as_old_as_the_idle_time_until_it_sleeps():
+    found = {**BEFORE, "tier": NOT_YET, "since": np.nan}
+    np.testing.assert_equal(after_step(found, idle_since=NOW - 59.0)[:2], (READY, np.nan))
+    assert after_step(found)[:2] == (ASLEEP, NOW)
+
+
+def test_engines_that_are_found_asleep_need_only_the_earliest_time():
+    assert after_step({**BEFORE, "tier": NOT_YET, "since": np.nan}, **ALL_DOWN, idle_since=NOW).tier == ASLEEP
+    assert after_step(**ALL_DOWN, idle_since=NOW - 15.0).tier == ASLEEP
+    assert after_step(**ALL_DOWN, idle_since=NOW - 14.9).tier == READY
+    assert after_step(sleeping=1.0, idle_since=NOW - 15.0).tier == READY
 
 
 unknown = {"idle_since": np.nan, "engines": np.nan, "sleeping": np.nan, "replicas": np.nan, "after": np.nan}
@@ -157,7 +177,10 @@ def test_demand_or_a_floor_wakes_what_sleeps_and_the_wake_stays_due_until_it_is_
     assert not after_step({**BEFORE, "since": NOW - 1.0, "wakes": True}).wakes
 
 
-@pytest.mark.parametrize("change", [*missing[:6], {"stays_up": True}, {"idle_since": NOW}, {"after": np.nan}], ids=str)
+quiet = [{"stays_up": True}, {"idle_since": NOW}, {"after": np.nan}, {"active_at": SLEEPS["since"]}]
+
+
+@pytest.mark.parametrize("change", [*missing[:6], *quiet], ids=str)
 def test_neither_silence_nor_a_price_nor_the_clock_wakes(change):
     found = after_step(SLEEPS, **{**ALL_DOWN, **change})
     assert (found.tier, found.wakes, found.since) == (ASLEEP, False, SLEEPS["since"])
