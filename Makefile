@@ -101,8 +101,8 @@ soak: $(STAMP)  ## simulate a week with faults; print its answers and memory (DA
 
 # Each change of one operator, constant or result that the tests of its file do not notice.
 FILES  ?= exporter/textformat/parser.py scaler/policy/idleness.py scaler/api/metrics_api/documents.py
-mutate: $(STAMP)  ## change FILES one operator at a time; print what no test notices (SAMPLE=50 SEED=1 MINUTES=30)
-	$(BIN)/python tools/mutate.py $(FILES) --sample $(or $(SAMPLE),50) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),30)
+mutate: $(STAMP)  ## change FILES one operator at a time; print what no test notices (TESTS= SAMPLE=50 SEED=1 MINUTES=30)
+	$(BIN)/python tools/mutate.py $(FILES) --tests $(TESTS) --sample $(or $(SAMPLE),50) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),30)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts, names and log events
 	$(BIN)/ruff check .

@@ -3,13 +3,14 @@
     make mutate FILES="scaler/policy/idleness.py exporter/textformat/parser.py"   # SAMPLE=50 SEED=1 MINUTES=30
 
 The tests of `scaler/policy/demand.py` are the files of `tests/scaler/policy`; those of `scaler/policy/sizing.py` are
-the folder `sizing` there too. A file that gave no test its name has all tests below its folder.
+the folder `sizing` there too. A file that gave no test its name has all tests below its folder. TESTS names more tests.
 
 Each change ("mutant") runs in a fork, with the tests that call the changed function, the quickest first, until one
-fails. The fork is of a process that has collected the tests, and replaces the function's code. A change outside of
-functions runs the tests that call any function of the file, or all, in a fork that loads the module anew. Kernels of
-the file's folder run as Python, because to compile them anew would take most of the time; a kernel calls nothing
-outside of its folder. Hypothesis does not shrink its examples.
+fails. The fork is of a process that has collected the tests, and replaces the function's code. A fork that loads the
+module anew tries the rest: a change outside of functions, with the tests that call any function of the file, or all,
+and a change of a function that no test calls, or a module while it is loaded, with all. Kernels of the file's folder
+run as Python, because to compile them anew would take most of the time; a kernel calls nothing outside of its folder.
+Hypothesis does not shrink its examples.
 
 mutmut rewrites every function of the project and wraps each, which numba does not compile; cosmic-ray edits the working
 tree, and starts Python for each mutant.
@@ -226,6 +227,10 @@ class _Trials:
         self._functions: dict[Path, list[FunctionType]] = {}
         self._calls: set[str] = set()
         self._calls_of_fixtures: dict[str, set[str]] = {}
+        self._imported: set[str] = set()  # the functions that a module calls while it is loaded
+        builtins._calls = self._calls  # type: ignore[attr-defined] # noqa: SLF001 - a name that every module has
+        for file in tried:
+            _load_from(_marked(file), ROOT / file)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
@@ -239,6 +244,7 @@ class _Trials:
         return result
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self._imported = set(self._calls)
         gc.unfreeze()  # frozen objects are not listed
         functions = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
         for file in self._tried:
@@ -253,7 +259,8 @@ class _Trials:
         return True
 
     def _try(self, session: pytest.Session, file: Path, mutant: Mutant, tests: Mapping[str, Test]) -> int | None:
-        names = callers(tests, f"{file}:{mutant.function}:")
+        function = f"{file}:{mutant.function}:"
+        names = [] if function in self._imported else callers(tests, function)
         if not names or time.monotonic() > self._until:
             return UNDECIDED
 
@@ -270,15 +277,7 @@ class _Trials:
         return fork_and_wait(trial, limit_s(tests, names))
 
     def _measure(self, session: pytest.Session) -> int:
-        """Writes each test down, from code whose functions note their calls."""
-        for file, functions in self._functions.items():
-            tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-            for outer in list(_functions(tree)):
-                for each in list(ast.walk(outer)):
-                    if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-                        each.body[:0] = ast.parse(f"_calls.add('{file}:{outer.lineno}:')").body
-            _replace_code(functions, tree, ROOT / file)
-        builtins._calls = self._calls  # type: ignore[attr-defined] # noqa: SLF001 - a name that every module has
+        """Writes each test down."""
         tests = {}
         for item, following in zip(session.items, [*session.items[1:], None], strict=True):
             self._calls.clear()
@@ -288,6 +287,17 @@ class _Trials:
             tests[item.nodeid] = Test(not fails, time.monotonic() - began, sorted(self._calls.union(*shared)))
         (self._folder / "tests").write_text(json.dumps(tests), encoding="utf-8")
         return 0
+
+
+def _marked(file: Path) -> ast.Module:
+    """A file whose functions note their calls."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for outer in list(_functions(tree)):
+        for each in list(ast.walk(outer)):
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                place = int(ast.get_docstring(each) is not None)
+                each.body[place:place] = ast.parse(f"_calls.add('{file}:{outer.lineno}:')").body
+    return tree
 
 
 class _Chosen:
@@ -363,25 +373,25 @@ def fork_and_wait(run: Callable[[], int], limit_s: float) -> int | None:
     return None
 
 
-def run_pytest(file: Path, *plugins: object) -> int:
-    """Runs the tests of a file, in a process that ends with them."""
+def run_pytest(file: Path, paths: Sequence[str], *plugins: object) -> int:
+    """Runs tests of a file, in a process that ends with them. paths: of the tests."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     _run_kernels_as_python((ROOT / file).parent)
     # NumPy warns of what compiled kernels do in silence.
     usual = ["-qx", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=1", "-W", "ignore::RuntimeWarning"]
-    return int(pytest.main([*usual, *tests_of(file)], plugins=[_Unshrunk(), *plugins]))
+    return int(pytest.main([*usual, *paths], plugins=[_Unshrunk(), *plugins]))
 
 
-def report_on(files: Sequence[Path], sample: int, seed: int, until: float) -> int:
+def report_on(files: Sequence[Path], paths: Sequence[str], sample: int, seed: int, until: float) -> int:
     """Prints the survivors of files that have the same tests; returns their number. until: of time.monotonic."""
     began = time.monotonic()
     every = {file: list(mutants((ROOT / file).read_text(encoding="utf-8"))) for file in files}
     tried = {file: Random(seed).sample(each, min(sample, len(each))) for file, each in every.items()}  # noqa: S311
     with TemporaryDirectory() as name:
         folder = Path(name)
-        fork_and_wait(lambda: run_pytest(files[0], _Trials(tried, until, folder)), 1e6)
+        fork_and_wait(lambda: run_pytest(files[0], paths, _Trials(tried, until, folder)), 1e6)
         tests = {each: Test(*test) for each, test in _read(folder / "tests").items()}
         outcomes = _read(folder / "outcomes")
     say(f"without the tests that need compiled kernels: {[name for name, test in tests.items() if not test.passes]}")
@@ -391,7 +401,7 @@ def report_on(files: Sequence[Path], sample: int, seed: int, until: float) -> in
         for mutant, outcome in zip(tried[file], outcomes[str(file)], strict=True):
             if outcome == UNDECIDED and time.monotonic() > until:
                 continue
-            found.append(_try_anew(file, mutant, tests) if outcome == UNDECIDED else outcome)
+            found.append(_try_anew(file, paths, mutant, tests) if outcome == UNDECIDED else outcome)
             if found[-1] == 0:
                 say(f"{file}:{mutant.line}: survived: {mutant.before}  ->  {mutant.after}")
         say(f"{file}: {len(found)} of {len(every[file])} mutants, {found.count(0)} survived")
@@ -400,12 +410,14 @@ def report_on(files: Sequence[Path], sample: int, seed: int, until: float) -> in
     return survivors
 
 
-def _try_anew(file: Path, mutant: Mutant, tests: Mapping[str, Test]) -> int | None:
-    names = callers(tests, f"{file}:") or [name for name, test in tests.items() if test.passes]
+def _try_anew(file: Path, paths: Sequence[str], mutant: Mutant, tests: Mapping[str, Test]) -> int | None:
+    # A change of a function is tried here if no test calls it, but perhaps a module that is loaded.
+    names = [] if mutant.function else callers(tests, f"{file}:")
+    names = names or [name for name, test in tests.items() if test.passes]
 
     def trial() -> int:
         _load_from(mutant.tree, ROOT / file)
-        return run_pytest(file, _Chosen(names))
+        return run_pytest(file, paths, _Chosen(names))
 
     return fork_and_wait(trial, limit_s(tests, names) + SLACK_S)
 
@@ -417,6 +429,7 @@ def say(line: str) -> None:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--tests", nargs="*", default=[], help="files and folders of more tests")
     parser.add_argument("--sample", type=int, default=50, help="mutants of each file")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--minutes", type=float, default=30.0, help="limit of the whole run")
@@ -428,8 +441,11 @@ def main(arguments: Sequence[str]) -> int:
     until = time.monotonic() + 60.0 * given.minutes
     together: dict[tuple[Path, frozenset[str]], list[Path]] = {}
     for file in given.files:
-        together.setdefault((file.parent, frozenset(tests_of(file))), []).append(file)
-    return min(1, sum(report_on(files, given.sample, given.seed, until) for files in together.values()))
+        together.setdefault((file.parent, frozenset([*tests_of(file), *given.tests])), []).append(file)
+    return min(
+        1,
+        sum(report_on(files, sorted(paths), given.sample, given.seed, until) for (_, paths), files in together.items()),
+    )
 
 
 if __name__ == "__main__":

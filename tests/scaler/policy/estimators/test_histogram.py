@@ -36,6 +36,11 @@ def test_buckets_begin_at_zero_grow_by_a_twentieth_and_hold_the_longest():
     assert EDGES[-2] < 86400.0 <= EDGES[-1]
 
 
+def test_value_beyond_all_buckets_is_the_beginning_of_the_last():
+    assert filled(1e9).quantile(0.5).tolist() == [EDGES[-1]]
+    assert filled(10.0, 1e9).quantile(0.9).tolist() == [EDGES[-1]]
+
+
 def test_without_samples_the_result_is_unknown():
     histograms = filled(5.0, rows=2)
     assert np.isnan(histograms.quantile(0.5)).tolist() == [False, True]

@@ -107,7 +107,8 @@ def test_wake_time_is_the_median_of_the_last_ones_and_survives_a_restart():
     again = WakeTimes(1)
     again.take(wakes.columns(), np.array([0]), np.array([1]))
     assert again.typical[0] == 0.3
-    again.take({"wakes.last": np.array([[-5.0, np.inf, *[2.0] * (KEPT - 2)]])}, ROW, ROW)
-    assert again.typical[0] == 2.0
+    for impossible in (-5.0, np.inf, 1e6):
+        again.take({"wakes.last": np.array([[*[impossible] * (KEPT - 1), 2.0]])}, ROW, ROW)
+        assert again.typical[0] == 2.0
     again.take({"wakes.last": np.zeros((1, 3))}, ROW, ROW)  # of another shape
     assert again.typical[0] == 2.0

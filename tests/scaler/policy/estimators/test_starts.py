@@ -95,6 +95,14 @@ def test_first_token_counts_only_if_a_request_waited(observed):
     assert observed.starts.times.p50.tolist() == [about(71)]
 
 
+@pytest.mark.parametrize(("after", "seconds"), [(60.0, 130.0), (FIRST_TOKEN_S, 670.0), (FIRST_TOKEN_S + 1.0, 70.0)])
+def test_time_to_the_first_token_counts_up_to_ten_minutes(observed, after, seconds):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
+    observed.starts.served(KEY, 70.0 + after)
+    assert observed.starts.times.p50.tolist() == [about(seconds)]
+
+
 def test_without_a_token_in_ten_minutes_no_request_waited(observed):
     observed(pod(scheduled_at=0.0), now=0)
     observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
@@ -111,6 +119,14 @@ def test_pod_that_ends_before_its_first_token_counts_as_started(observed):
     observed(now=80)
     assert observed.count == 1
     assert not observed.starts.awaits(KEY)
+
+
+def test_pod_is_ready_only_with_the_condition_and_its_time(observed):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, ready_at=50.0, ready=False, was_ready=False), now=50)
+    assert observed.count == 0
+    observed(pod(scheduled_at=0.0, ready=True), now=70)
+    assert observed.count == 0
 
 
 def test_pod_that_ends_before_it_is_ready_counts_as_no_start(observed):
@@ -230,6 +246,13 @@ def test_of_two_that_become_ready_together_the_earlier_is_the_first(observed):
     observed(pod("a", scheduled_at=0.0, ready_at=30.0), pod("b", scheduled_at=0.0, ready_at=20.0), now=31)
     assert observed.starts.zero_times.p50.tolist() == [about(21)]
     assert observed.starts.times.p50.tolist() == [about(31)]
+
+
+def test_replica_beside_one_that_is_ready_since_an_unknown_time_is_a_further_one(observed):
+    there = pod("a", scheduled_at=0.0, ready=True, was_ready=True)
+    observed(there, pod("b", scheduled_at=0.0), now=0)
+    observed(there, pod("b", scheduled_at=0.0, ready_at=70.0), now=70)
+    assert (observed.starts._zero.weights[0].sum(), observed.starts._further.weights[0].sum()) == (0.0, 1.0)
 
 
 def test_replica_beside_one_that_terminates_is_the_first(observed):
