@@ -190,8 +190,8 @@ class ErrorBudget:
     ) -> None:
         if not len(ended.rows):  # as in most calls
             return
-        long_enough = ended.rows[ended.lengths >= lowest[ended.rows]]
-        began = now - ended.lengths[ended.lengths >= lowest[ended.rows]]
+        enough = ended.lengths >= lowest[ended.rows]
+        long_enough, began = ended.rows[enough], now - ended.lengths[enough]
         places = np.searchsorted(rows, long_enough)
         free = np.isnan(self._counted_from[long_enough]) & np.isfinite(before[places])
         long_enough, places, began = long_enough[free], places[free], began[free]

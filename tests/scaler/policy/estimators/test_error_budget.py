@@ -79,12 +79,32 @@ def test_requests_that_queue_behind_those_of_the_start_are_delayed_too(watched):
     assert watched.budget.delayed.tolist() == [13.0]
 
 
+def test_cold_start_is_counted_until_a_replica_is_ready_even_if_its_requests_give_up(watched):
+    watched()(ended=HOUR, ready=0.0, waiting=5.0)(ready=0.0)
+    assert np.isnan(watched.budget.delayed).all()
+    watched(ready=0.0, waiting=3.0)(ready=1.0, running=3.0)
+    assert watched.budget.delayed.tolist() == [3.0]
+
+
 def test_pause_that_was_kept_warm_for_is_measured_and_spends_nothing(watched):
     watched()(ended=HOUR, running=1.0)
     for _ in range(16):
         watched(running=1.0, finished=1.0)
     assert watched.account == pytest.approx(16.0 * BUDGET)
     assert watched.budget.delayed.tolist() == [16.0]  # those of the first 75 s
+
+
+def test_pause_that_ends_while_another_is_counted_begins_no_count(watched):
+    watched()(ended=HOUR, running=1.0)
+    for turn in range(16):
+        watched(running=1.0, finished=1.0, ended=HOUR if turn == 7 else None)
+    assert watched.budget.delayed.tolist() == [16.0]
+
+
+@pytest.mark.parametrize(("pause", "samples"), [(59.9, 0.0), (60.0, 1.0)])
+def test_pause_in_which_nothing_sleeps_is_not_counted(watched, pause, samples):
+    watched.cold(5.0, ended=pause)
+    assert watched.budget.samples.sum() == samples
 
 
 def test_wake_of_engines_takes_the_requests_that_wait_longer_than_the_slo_allows(watched):
