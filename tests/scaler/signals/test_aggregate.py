@@ -28,6 +28,7 @@ def aggregate(rows, *, in_pods=NAN, gpus_held=NAN, whole=NAN, leaving=0.0, **rea
 
 @pytest.mark.parametrize(("existing", "pending", "leaving", "each"), [
     (4.0, 1.0, 2.0, 2.0),  # ten GPUs in three replicas that run and two that end
+    (1.0, 0.0, 0.0, 10.0),
     (1.0, 1.0, 0.0, NAN),
     (NAN, 0.0, 0.0, NAN),
 ])  # fmt: skip

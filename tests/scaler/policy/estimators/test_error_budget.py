@@ -136,6 +136,11 @@ def test_one_request_that_waits_for_a_wake_counts_whole(watched):
     assert watched.account == -1.0
 
 
+def test_requests_before_a_wake_are_not_late(watched):
+    watched(finished=1000.0).asleep(ended=HOUR, waiting=1.0).asleep(asleep=False, running=1.0)
+    assert watched.account == pytest.approx(1000.0 * BUDGET - 1.0)
+
+
 def test_wake_that_fails_ends_its_count(watched):
     watched.asleep(ended=HOUR, waiting=1.0)
     for _ in range(200):

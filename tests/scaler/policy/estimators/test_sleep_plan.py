@@ -57,6 +57,13 @@ def test_wake_within_the_slo_delays_nobody_so_sleep_comes_early():
     assert np.isnan(Planned().wakes(74.0)(*[200.0] * 12).after)
 
 
+def test_plan_is_the_same_in_another_currency():
+    expensive = STAKES._replace(idle=10.0 * STAKES.idle, waiting=10.0 * STAKES.waiting)
+    for wake in (5.0, 60.0):
+        plain, dear = Planned().wakes(wake), Planned(stakes=expensive).wakes(wake)
+        assert plain.after == pytest.approx(dear.after) == pytest.approx(wake * 13.0 / 0.9)
+
+
 def test_first_wake_is_tried_however_dear_a_late_request_is():
     dear = STAKES._replace(waiting=np.array([5000.0]))
     planned = Planned(ttft=2.0, stakes=dear)

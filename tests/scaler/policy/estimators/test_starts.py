@@ -180,8 +180,9 @@ def test_pods_found_ready_do_not_count_again_after_a_restart(observed):
     again.starts.take(observed.starts.columns(), ROW, ROW)
     assert again.starts.times.p50.tolist() == observed.starts.times.p50.tolist()
     # `b` became ready while we were away.
-    again(pod("a", scheduled_at=0.0, ready_at=70.0), pod("b", scheduled_at=50.0, ready_at=120.0), now=200)
+    again(pod("a", scheduled_at=0.0, ready_at=70.0), pod("b", scheduled_at=50.0, ready_at=350.0), now=400)
     assert again.count == 2
+    assert again.starts.times.p90.tolist() == [about(301)]
 
 
 def test_start_continues_with_a_new_list_of_workloads(observed):
