@@ -14,12 +14,18 @@ from kubernetes import client, config
 
 TIMEOUT_S = 30.0
 SUCCESS = range(200, 300)
+ZERO_REFUSED = "this cluster refuses minReplicas: 0 (HPAScaleToZero is off)"
 
 
 class ApiFailure(AssertionError):  # noqa: N818 - as in exporter.kubernetes.protocol
     def __init__(self, method, path, status, text):
         super().__init__(f"{method} {path}: {status} {text[:600]}")
         self.status = status
+
+    @property
+    def is_of_zero(self):
+        """Whether an HPA's `minReplicas: 0` is refused."""
+        return self.status == HTTPStatus.UNPROCESSABLE_ENTITY and "minReplicas" in str(self)
 
 
 class Api:

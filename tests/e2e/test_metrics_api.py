@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import pytest
 
-from .api import ApiFailure
+from .api import ZERO_REFUSED, ApiFailure
 from .release import METRICS_API
 from .tenant import DEPLOYMENTS, QUICK
 from .test_shipped_objects import assert_permitted
@@ -64,8 +64,8 @@ def test_hpas_scale_to_zero_and_back_if_the_cluster_allows_it(tenant, page, regi
         try:
             tenant.autoscaler(name, metric(name), minimum=0, maximum=9)
         except ApiFailure as failure:
-            if failure.status == HTTPStatus.UNPROCESSABLE_ENTITY and "minReplicas" in str(failure):
-                pytest.skip("this cluster refuses minReplicas: 0 (HPAScaleToZero is off)")
+            if failure.is_of_zero:
+                pytest.skip(ZERO_REFUSED)
             raise
     all_follow(tenant, requests=40, replicas=3)
     all_follow(tenant, requests=0, replicas=0)
