@@ -271,3 +271,44 @@ def test_ten_workloads_at_once_are_chosen_for_as_each_alone():
         got = [column[row] for column in every.schedule]
         np.testing.assert_array_equal(got, [column[0] for column in alone.schedule])
     assert np.isfinite(every.schedule.prewarm_from).sum() >= 2
+
+
+def test_saving_of_a_start_in_advance_is_that_of_each_rest():
+    """A rest that ends before the start loses nothing; during it, a part of the wait; after it, all of the wait, at the
+    cost of the time kept up; and one that outlasts it pays for the start too.
+    """
+    edges = np.arange(0.0, 70.0, 10.0)
+    shares = np.array([[0.1, 0.2, 0.05, 0.25, 0.15, 0.25, 0.0]])
+    start, idle, waiting, begin, until = 20.0, 0.5, 3.0, 10.0, 50.0
+    ready = begin + start
+
+    def saved(rest):
+        if rest < begin:
+            return 0.0
+        if rest < ready:
+            return (start - (ready - rest)) * waiting
+        if rest < until:
+            return start * waiting - (rest - ready) * idle
+        return -(until - ready + start) * idle
+
+    rests = costs.middles(edges)
+    expected = sum(share * saved(rest) for share, rest in zip(shares[0].tolist(), rests.tolist(), strict=True))
+    stakes = Stakes(*(np.full((1, 1), each) for each in (start, 25.0, idle, waiting)))
+    advance = IdlePlan(*(np.full((1, 1), each) for each in (0.0, begin, until)))
+    assert costs._Running(shares, edges).saved_by(advance, stakes).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("kept", "window"), [(10.0, 30.0), (30.0, 30.0), (50.0, 30.0), (0.0, 30.0)])
+def test_worst_regret_is_the_most_that_any_rest_costs_more(kept, window):
+    start, idle, waiting = 20.0, 0.5, 3.0
+
+    def cost(up, rest):
+        return min(up, rest) * idle + (start * (idle + waiting) if rest >= up else 0.0)
+
+    most = max(cost(kept, rest) - cost(window, rest) for rest in np.arange(0.0, 100.0, 0.5).tolist())
+    stakes = Stakes(*(np.full((1, 1), each) for each in (start, 25.0, idle, waiting)))
+    unknown = np.full((1, 1), np.nan)
+    plain = costs.worst_regret(IdlePlan(np.full((1, 1), kept), unknown, unknown), np.full((1, 1), window), stakes)
+    assert plain.item() == pytest.approx(most)
+    ahead = IdlePlan(np.full((1, 1), kept), np.full((1, 1), 60.0), np.full((1, 1), 80.0))
+    assert costs.worst_regret(ahead, np.full((1, 1), window), stakes).item() == pytest.approx(most + 20.0 * idle)
