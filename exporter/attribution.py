@@ -71,8 +71,8 @@ def named(samples: Samples, pods: KnownPods) -> Samples:
 
 
 def on_node(samples: Samples, node: str, pods: KnownPods) -> Samples:
-    """The samples of a node's exporter, without pods that run on another node: whoever may label a pod as an exporter
-    could show every pod of the cluster as idle, or as busy. A GPU that had such a pod is exclusive to none.
+    """The samples of a node's exporter, without the pods that run on other nodes. Otherwise anybody who may label a pod
+    as an exporter could show every pod of the cluster as idle or busy. A GPU that had such a pod is exclusive to none.
     """
 
     def is_here(pod: PodKey) -> bool:

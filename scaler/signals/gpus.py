@@ -130,7 +130,7 @@ class _Page:
     fixed: dict[WorkloadKey, _Exclusive] = field(default_factory=dict)
 
     def follow(self, subjects: tuple[Subject, ...]) -> None:
-        """Most responses have the same tuple of subjects as the one before, with the same labels."""
+        """Drops what follows from other subjects. Most responses have the same tuple as the one before."""
         if subjects is self.subjects:
             return
         self.subjects, self.fixed = subjects, {}
@@ -138,7 +138,7 @@ class _Page:
         self.silent = [(row, identity) for row, identity in rows if identity not in self.spoke]
 
     def hear(self, measured: _GpuValues) -> None:
-        """Takes from `silent` what exposes its activity now."""
+        """Moves what exposes its activity now from `silent` to `spoke`."""
         spoke = [identity for row, identity in self.silent if measured.is_measured(row)]
         if spoke:
             self.spoke.update(spoke)

@@ -19,6 +19,23 @@ SCALED = {
     "spec": {"triggers": [{"metadata": {"scalerAddress": "t:1"}}]},
 }
 
+# Workers that take jobs from a broker.
+WORKERS = """\
+listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}"}}
+scrape: {{interval: 0.5s, timeout: 0.5s, wake_interval: 0.5s}}
+freshness: {{intervals: 5, hold: 3s}}
+tick: 0.1s
+workloads:
+  - namespace: ai
+    name: chat
+    gateway: {{url: "{url}", kind: {kind}}}
+    model: {queue}
+    replicas: {{min: 0, max: 8}}
+    objectives: {{work: 2}}
+    smoothing: {{up: 0s, down: 0.5s}}
+    keep_warm: 2s
+"""
+
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):

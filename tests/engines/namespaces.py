@@ -29,8 +29,9 @@ def require_namespaces():
     """Skips the test, which is then listed at the end of the run, where this user cannot create a namespace."""
     if not (shutil.which("unshare") and shutil.which("ip")):
         pytest.skip("unshare and ip are not installed (Debian: apt install util-linux iproute2)")
-    if subprocess.run([*_UNSHARE, *_LOOPBACK, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this user cannot create a network namespace: run it as root")
+    tried = subprocess.run([*_UNSHARE, *_LOOPBACK, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no network namespace can be created here (needs root): {tried.stderr.strip()}")
 
 
 @contextmanager

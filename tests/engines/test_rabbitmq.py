@@ -16,28 +16,13 @@ from tests.fakes.keda import Keda
 from tests.fakes.ports import free_ports
 from tests.fakes.waiting import until
 
-from .conftest import SCALED
+from .conftest import SCALED, WORKERS
 
 pytestmark = pytest.mark.engines
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-rabbitmq" / "bin" / "python"
 SERVER = Path("/usr/lib/rabbitmq/bin")  # of Debian; what is in PATH changes the user
-CONFIG = """\
-listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}"}}
-scrape: {{interval: 0.5s, timeout: 0.5s, wake_interval: 0.5s}}
-freshness: {{intervals: 5, hold: 3s}}
-tick: 0.1s
-workloads:
-  - namespace: ai
-    name: chat
-    gateway: {{url: "http://127.0.0.1:{page}{path}", kind: rabbitmq}}
-    model: jobs
-    replicas: {{min: 0, max: 8}}
-    objectives: {{work: 2}}
-    smoothing: {{up: 0s, down: 0.5s}}
-    keep_warm: 2s
-"""
 
 
 @contextmanager
@@ -109,7 +94,9 @@ async def rabbit(tmp_path):
 async def test_jobs_wait_run_and_end_as_the_client_left_them(rabbit, tmp_path, path):
     http, port = free_ports(2)
     config = tmp_path / "config.yaml"
-    config.write_text(CONFIG.format(http=http, grpc=port, page=rabbit.page, path=path))
+    config.write_text(
+        WORKERS.format(http=http, grpc=port, url=f"http://127.0.0.1:{rabbit.page}{path}", kind="rabbitmq", queue="jobs")
+    )
     with running(config, tmp_path / "tidegate.log") as tidegate:
 
         async def jobs(waiting, running):

@@ -100,7 +100,7 @@ class CallInterceptor(grpc.GenericRpcHandler):
             stream.end()
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
-        """The same handlers are added by name."""
+        """Nothing to do: the generated functions also register the same handlers by name, below."""
 
     def add_registered_method_handlers(
         self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]

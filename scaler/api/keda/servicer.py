@@ -111,7 +111,7 @@ def specs() -> GetMetricSpecResponse:
 
 @lru_cache(maxsize=1024)
 def metrics(replicas: int) -> GetMetricsResponse:
-    """The response with this number. Nobody changes it."""
+    """The response with this number, which all calls share: it must not be changed."""
     # KEDA reads the float if it is above 0, else the integer: both must say the same.
     value = MetricValue(metricName=METRIC, metricValue=replicas, metricValueFloat=float(replicas))
     return GetMetricsResponse(metricValues=[value])

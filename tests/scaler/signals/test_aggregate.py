@@ -1,4 +1,4 @@
-"""What is derived from the readings of several workloads that are added up."""
+"""Readings are added up by workload, and ratios and counts are derived from the sums."""
 
 from __future__ import annotations
 
