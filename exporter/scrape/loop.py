@@ -3,7 +3,7 @@
 The targets of one workload are scraped together, in a *round*: a sum over readings of different moments counts a
 request twice that moved from one pod to another in between. The phase of a round follows from the workload's name (of
 a target without a workload, from its URL), so a restart or a new pod does not change it, and workloads are spread over
-the tenths of a second of the whole interval. When a target appears, its workload has one more round at once.
+the whole interval. When a target appears, its workload has one more round at once.
 
 While a workload is at zero, its gateway targets are scraped every `wake_interval_s` as well, because they show the
 next request; each HTTP endpoint once, however many workloads share it.
@@ -30,6 +30,7 @@ from exporter.budget import Budget
 from exporter.catalog import Reader
 from exporter.clock import Clock
 from exporter.discovery import Discovery, Listing
+from exporter.discovery.dns import StaticTargets
 from exporter.model import Failure, FailureKind, MissingSeries, Role, ScrapeResult, Target, WorkloadKey
 
 from .pace import TurnPace
@@ -49,9 +50,12 @@ START_SPREAD_S = 15.0
 # A round is handed over when every target has responded that responded the last time, or after so many seconds: one
 # slow response delays the others by a tick.
 ROUND_WAIT_S = 1.0
-# Rounds begin at multiples of this: what is sent together arrives together, and ten responses cost half as much as ten
-# single ones.
+# Rounds begin at multiples of GRID_S: what is sent together arrives together, and ten responses cost half as much as
+# ten single ones. While few targets are due in GRID_S, rounds begin at every second to fifth of these moments, so that
+# TOGETHER are (100 targets each second: 0.43 ms of CPU per scrape in groups of 10, 0.33 in groups of 50).
 GRID_S = 0.1
+TOGETHER = 50
+MOST_STEPS = 5
 # Rounds because of new targets are so many seconds apart: 40 pods that become ready one by one in a minute cause 40
 # rounds at most, and those that become ready together one.
 NEW_TARGETS_S = 1.0
@@ -208,6 +212,8 @@ class ScrapeLoop:
         while True:
             await self._lookup_pace.turn()
             await self._look_up(discovery)
+            if isinstance(discovery, StaticTargets) and discovery in self._listings:
+                return
             await self.clock.sleep(wait_s)
             wait_s = self.interval_s
 
@@ -252,7 +258,8 @@ class ScrapeLoop:
             group.task = tasks.create_task(self._rounds(group), name=name)
         group.targets[target] = requests
         if group.extra is None and (at_once or self.interval_s > START_SPREAD_S):
-            early_s = START_SPREAD_S * _until(now, group.phase, self.interval_s) / self.interval_s
+            due = moment_after(now, group.phase, self.interval_s, len(self.counters))
+            early_s = START_SPREAD_S * (due - now) / self.interval_s
             wait_s = max(0.0, group.began + NEW_TARGETS_S - now) if at_once else early_s
             group.extra = tasks.create_task(self._round_after(group, wait_s), name=name)
         self._call(self.added, target)
@@ -309,15 +316,15 @@ class ScrapeLoop:
     # Rounds.
 
     async def _rounds(self, group: _ScrapeGroup) -> None:
-        due = None
+        every_s = self.interval_s
+        due: float | None = None
         while True:
-            now = self.clock.now()
-            wait_s = _until(now, group.phase, self.interval_s)
-            if due is not None:  # rounds that fell due while the event loop was busy
-                rounds = round((now + wait_s - due) / self.interval_s) - 1
-                self.delays.skipped[Skipped.OVERLOAD] += rounds * len(group.targets)
-            due = now + wait_s
-            await self.clock.sleep(wait_s)
+            now, last = self.clock.now(), due
+            after = now if last is None else max(now, last + every_s / 2)
+            due = moment_after(after, group.phase, every_s, len(self.counters))
+            if last is not None:  # rounds that fell due while the event loop was busy
+                self.delays.skipped[Skipped.OVERLOAD] += (round((due - last) / every_s) - 1) * len(group.targets)
+            await self.clock.sleep(due - now)
             self._begin_round(group, due)
 
     async def _round_after(self, group: _ScrapeGroup, wait_s: float) -> None:
@@ -452,16 +459,17 @@ class ScrapeLoop:
         first = next(iter(wake.targets))
         requests, phase = Requests(Reader(first.kind), self.new_scanner(first)), phase_of(first.url)
         requests.reader.restore(self._groups[first.owner or first].targets[first].reader.missing)
+        due = float("-inf")
         while True:
             every_s, now = min(self._wake_s(), self.interval_s), self.clock.now()
-            wait_s = _until(now, phase, every_s)
-            await self.clock.sleep(wait_s)
+            due = moment_after(max(now, due + every_s / 2), phase, every_s, len(self._wakes))
+            await self.clock.sleep(due - now)
             if self._wake_s() >= self.interval_s:
                 continue
             result = await self._requester.request(next(iter(wake.targets)), requests)
             scrapes = [ScrapeResult(target, *result) for target in wake.targets]
             for scrape in scrapes[:1]:  # one request for all of them
-                self._check_delay(scrape, now + wait_s, every_s)
+                self._check_delay(scrape, due, every_s)
             self._deliver(scrapes)
 
 
@@ -473,15 +481,25 @@ def phase_of(name: str) -> float:
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), "big") / 2**32
 
 
-def _until(now: float, phase: float, every_s: float) -> float:
-    """Seconds until the next moment that is `phase` of a period after a whole number of them; never 0.
+def moments_apart(every_s: float, targets: int) -> float:
+    """Seconds between two moments at which rounds begin, if so many targets are due once per period `every_s`.
 
-    Worked example: at 12.0 s, with a phase of 0.25 and a period of 4 s, the next moment is 13.0 s: 1 s.
+    At most half a period: as their number changes, a round is never a period early or late.
+
+    Worked example: of 100 targets each second 50 are due in 0.5 s; of 2,000 each 0.1 s.
     """
-    offset = floor(phase * every_s / GRID_S) * GRID_S
-    due = (floor((now - offset) / every_s) + 1) * every_s + offset
-    # A coarse timer may end a little early: then the moment is not due again.
-    return due - now if due - now > 1e-3 * every_s else due + every_s - now
+    wanted_s = min(TOGETHER * every_s / max(targets, 1), every_s / 2)
+    return GRID_S * min(max(floor(wanted_s / GRID_S), 1), MOST_STEPS)
+
+
+def moment_after(after: float, phase: float, every_s: float, targets: int) -> float:
+    """The next moment that is `phase` of a period after a whole number of periods. targets: due in each of them.
+
+    Worked example: after 12.0 s, with a phase of 0.25 and a period of 4 s, it is 13.0 s.
+    """
+    apart_s = moments_apart(every_s, targets)
+    offset = floor(phase * every_s / apart_s) * apart_s
+    return (floor((after - offset) / every_s) + 1) * every_s + offset
 
 
 def _count(counters: Counters, scrape: ScrapeResult) -> None:

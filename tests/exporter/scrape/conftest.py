@@ -10,15 +10,15 @@ import pytest
 from aiohttp import web
 
 from exporter.discovery import Listing as Listed
-from exporter.discovery.dns import StaticTargets
 from exporter.model import Failure, Role, Target, WorkloadKey
-from exporter.scrape.loop import GRID_S, ScrapeLoop, phase_of
+from exporter.scrape.loop import ScrapeLoop, moments_apart, phase_of
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.textformat import PlainScanner
 from tests.fakes.clock import PATIENCE_S, ManualClock, Turn
 
 INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
+GRID_S = moments_apart(INTERVAL_S, 1)  # with as few targets as most tests have
 # The first round of CHAT begins half an interval after BEGIN, so between two refreshes. POSIX seconds.
 FIRST = 1000.0 + floor(phase_of("ai/chat") * INTERVAL_S / GRID_S) * GRID_S
 BEGIN = FIRST - INTERVAL_S / 2
@@ -173,7 +173,7 @@ def running(clock, recorder, http):
     @asynccontextmanager
     async def run(*discoveries, jitter=None, **more):
         loop = ScrapeLoop(
-            discoveries=[d if hasattr(d, "refresh") else StaticTargets((d,), CHAT) for d in discoveries],
+            discoveries=[d if hasattr(d, "refresh") else Listing((d,), CHAT) for d in discoveries],
             clock=clock,
             landed=lambda scrapes: recorder.record_each("landed", scrapes),
             listed=lambda discovery, values: recorder.record(

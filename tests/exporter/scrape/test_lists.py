@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from exporter.discovery.dns import DnsTargets
+from exporter.discovery.dns import DnsTargets, StaticTargets
 from exporter.model import Role, Target, WorkloadKey
 from exporter.scrape.loop import NEW_TARGETS_S, ROUND_WAIT_S
 
@@ -169,6 +169,19 @@ async def test_slow_discovery_delays_no_other(running, clock, recorder, listing,
             clock.advance(INTERVAL_S)
         assert stuck.refreshes == 0
         assert quick.refreshes >= 3
+
+
+async def test_targets_of_the_configuration_are_listed_once(running, clock, recorder, target):
+    async with running(StaticTargets([target("a")], CHAT)) as loop:
+        await clock.asleep(1)
+        clock.advance(0.0)
+        for turn in (1, 2, 3):
+            await clock.asleep(1)  # the workload alone
+            clock.advance(INTERVAL_S)
+            await recorder.turn.until(lambda turn=turn: len(recorder.landed) == turn)
+        assert len(recorder.listed) == 1
+        loop.look(loop.discoveries[0])
+        await recorder.turn.until(lambda: len(recorder.listed) == 2)
 
 
 async def test_unchanged_list_changes_no_target(running, clock, recorder, listing, target, start):

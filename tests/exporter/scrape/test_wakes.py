@@ -6,6 +6,7 @@ import pytest
 
 from exporter.catalog import Reader
 from exporter.model import Role, WorkloadKey
+from exporter.scrape.loop import moment_after, phase_of
 from exporter.textformat import PlainScanner
 
 from .conftest import CHAT, INTERVAL_S
@@ -176,6 +177,7 @@ async def test_late_wake_source_is_counted_once(running, clock, recorder, listin
         for each in sharing:
             loop.set_at_zero(each.owner, at_zero=True)
         await clock.asleep(5)
-        clock.advance(clock.due[0] - clock.time + 0.5)
+        due = moment_after(clock.time, phase_of(sharing[0].url), WAKE["wake_interval_s"], 1)
+        clock.advance(due - clock.time + 0.5)
         await recorder.turn.until(lambda: recorder.rounds)
         assert loop.delays.late == 1
