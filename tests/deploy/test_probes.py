@@ -43,7 +43,7 @@ def test_frozen_replica_is_killed_and_keda_reconnected_within_15_s(container):
 
 def test_replica_with_a_hanging_grpc_server_is_killed_and_keda_reconnected_within_15_s(container):
     probe = container["livenessProbe"]
-    unanswered = STUCK_CHECKS * (CHECK_PAUSE_S + CHECK_S)
+    unanswered = CHECK_PAUSE_S + STUCK_CHECKS * CHECK_S
     # /livez responds, so no probe waits for its timeout.
     detected = unanswered + probe["periodSeconds"] * probe["failureThreshold"]
     assert detected + max(probe["terminationGracePeriodSeconds"], KUBELETS_LEAST_GRACE_S) + KEDA_BACK_OFF_S <= BOUND_S
