@@ -91,8 +91,12 @@ DRAIN_GRACE_S = 5.0
 LIST_WAIT_S = 5.0
 # A registry of 10,000 workloads makes 100,000 objects and lets go of most of them half a second later. By default
 # (700, 10, 10) they reach the oldest generation meanwhile, and each edited object costs a full collection: 0.4 s in
-# which no call is answered. 5,000 young objects take 3 ms, the 15,000 of the middle generation some 10.
-COLLECTIONS = 5_000, 3, 120
+# which no call is answered. 1,000 young objects take 1 ms, the 3,000 of the middle generation 3 ms. Full collections
+# look through some 6 objects per target (0.11 s with 20,000 targets) and find next to nothing: 15 objects in 90 s of
+# 2,000 scrapes per second. So there is one in 18 million objects: a quarter of an hour at that rate.
+COLLECTIONS = 1_000, 3, 6_000
+# How much longer the first round of scrapes may take. The first response of a target takes 1.3 ms: 20,000 take 27 s.
+FIRST_ROUND_S = 120.0
 # Until every target has been scraped once, nearly all that is made stays: older generations would be looked through for
 # nothing, the middle one in up to 50 ms.
 START_COLLECTIONS = 10_000, 1_000_000, 1_000_000
@@ -168,7 +172,7 @@ class Daemon:
             self._authorizer.take(ConfiguredWorkloads.by(config))
         self._health = HealthState(tick_s=config.tick, started_at=clock.now())
         self._wait_for_list_until = clock.now()  # the first tick sets it
-        self._scraped_at = inf  # when every target has been scraped once: the first tick sets it
+        self._scraped_at = inf  # when every target is to have been scraped once: the first tick sets it
         self._reload_requested = asyncio.Event()
         self._loop: ControlLoop | None = None
         # GET /metrics?name[]=… asks for families by name.
@@ -382,7 +386,7 @@ class Daemon:
             scrape = self._config.scrape
             self._scraped_at = now + LIST_WAIT_S + min(scrape.interval, START_SPREAD_S) + scrape.timeout
             self._wait_for_list_until = now + LIST_WAIT_S
-        elif now >= self._scraped_at:
+        elif now >= self._scraped_at and (self._all_scraped() or now >= self._scraped_at + FIRST_ROUND_S):
             # Nor does what the first round of scrapes has made: full collections grew to 330 ms with 4,000 pods.
             gc.freeze()
             gc.set_threshold(*COLLECTIONS)
@@ -537,6 +541,9 @@ class Daemon:
 
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         return {} if self._loop is None else self._loop.decider.latest.pods(namespace, chosen, now)
+
+    def _all_scraped(self) -> bool:
+        return all(each.scrapes for each in self._counters().values())
 
     def _counters(self) -> Mapping[Target, Counters]:
         return {} if self._loop is None else self._loop.counters

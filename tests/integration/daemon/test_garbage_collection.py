@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from exporter.clock import WallClock
+from exporter.scrape.loop import Counters
 from scaler.config import parse
-from scaler.daemon import COLLECTIONS, LIST_WAIT_S, Daemon
+from scaler.daemon import COLLECTIONS, FIRST_ROUND_S, LIST_WAIT_S, Daemon
 
 CONFIG = """
 scrape: {interval: 10s, timeout: 3s}
@@ -23,19 +24,32 @@ def _collections():
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("_collections")
-def test_state_of_the_targets_is_frozen_once_each_has_been_scraped():
-    daemon, keda = Daemon(parse(CONFIG, "config.yaml")[0], WallClock()), SimpleNamespace(set_ready=lambda ready: None)
+@pytest.fixture
+def daemon(_collections):
     gc.unfreeze()
-    daemon._ticked(keda, 1000.0)
+    return Daemon(parse(CONFIG, "config.yaml")[0], WallClock())
+
+
+KEDA = SimpleNamespace(set_ready=lambda ready: None)
+FIRST_ROUND = 1000.0 + LIST_WAIT_S + 10.0 + 3.0
+
+
+@pytest.mark.parametrize("frozen_at", [FIRST_ROUND + 7.0, FIRST_ROUND + FIRST_ROUND_S])
+def test_state_of_the_targets_is_frozen_once_each_has_been_scraped(daemon, frozen_at):
+    """Or two minutes later: a target that never responds delays it no longer."""
+    counters = {"fast": Counters(scrapes=2), "slow": Counters()}
+    daemon._loop = SimpleNamespace(counters=counters)
+    daemon._ticked(KEDA, 1000.0)
     code = gc.get_freeze_count()
     targets = [[] for _ in range(1000)]
-    first_round = 1000.0 + LIST_WAIT_S + 10.0 + 3.0
-    daemon._ticked(keda, first_round - 0.1)
+    daemon._ticked(KEDA, FIRST_ROUND - 0.1)
+    daemon._ticked(KEDA, FIRST_ROUND)
+    daemon._ticked(KEDA, frozen_at - 0.1)
     assert gc.get_freeze_count() <= code
-    daemon._ticked(keda, first_round)
+    counters["slow"].scrapes += frozen_at < FIRST_ROUND + FIRST_ROUND_S
+    daemon._ticked(KEDA, frozen_at)
     assert gc.get_freeze_count() >= code + len(targets)
     assert gc.get_threshold() == COLLECTIONS
     later = [[] for _ in range(1000)]
-    daemon._ticked(keda, first_round + 1.0)
+    daemon._ticked(KEDA, frozen_at + 1.0)
     assert gc.get_freeze_count() < code + len(targets) + len(later), "what comes and goes later is collected"
