@@ -21,7 +21,7 @@ import numpy as np
 from numba import typeof, types
 
 from exporter.model import Floats
-from scaler.jit import NUMBER, kernel, part
+from scaler.jit import NUMBER, in_place_kernel, part
 
 from .columns import (
     ADMITTED,
@@ -363,7 +363,7 @@ def _send_held(world: ReplayWorld, server: ServerColumns, now: float) -> None:
         _send(world, server, slot, request, now)
 
 
-@kernel(types.void(WORLD, SERVER, NUMBER))
+@in_place_kernel(types.void(WORLD, SERVER, NUMBER))
 def advance(world: ReplayWorld, server: ServerColumns, until: float) -> None:
     """Plays until `until`, seconds of the load; events at that very moment have happened."""
     while True:
@@ -392,7 +392,7 @@ def advance(world: ReplayWorld, server: ServerColumns, until: float) -> None:
     world.numbers[NOW] = until
 
 
-@kernel(types.int64(WORLD, types.int64, types.float64[::1]))
+@in_place_kernel(types.int64(WORLD, types.int64, types.float64[::1]))
 def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
     """Sets the Deployment's replicas, now. start_s: seconds that each pod takes to become ready, used in turn.
 
@@ -434,7 +434,7 @@ def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
     return replicas - present
 
 
-@kernel(types.void(WORLD, types.bool_, NUMBER, NUMBER))
+@in_place_kernel(types.void(WORLD, types.bool_, NUMBER, NUMBER))
 def set_asleep(world: ReplayWorld, asleep: bool, wake_s: float, look_s: float) -> None:
     """Puts all ready replicas without requests to sleep, or wakes all that sleep.
 

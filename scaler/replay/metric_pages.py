@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from exporter.model import Floats
-from scaler.jit import kernel
+from scaler.jit import in_place_kernel, kernel
 
 from .columns import (
     ADMITTED,
@@ -94,7 +94,7 @@ def look(world: ReplayWorld, server: ServerColumns) -> Floats:
     return totals
 
 
-@kernel(types.float64(WORLD))
+@in_place_kernel(types.float64(WORLD))
 def request_seconds(world: ReplayWorld) -> float:
     """A counter: the integral of the requests at the gateway and in pods that are not draining, over time."""
     now = world.numbers[NOW]

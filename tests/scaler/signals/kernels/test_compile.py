@@ -14,6 +14,8 @@ from pathlib import Path
 import numba
 import numba.core.caching
 import numba.core.codegen
+import numba.core.errors
+import numpy as np
 import pytest
 
 import exporter
@@ -213,6 +215,19 @@ def test_error_in_a_kernel_is_still_raised(load, tmp_path):
     source = tmp_path / "a_kernel.py"
     source.write_text(A_KERNEL.replace("2.0 * x", "x + 'two'"))
     with pytest.raises(numba.TypingError):
+        load()
+
+
+@pytest.mark.parametrize("made", ["np.zeros(2)", "(x + 1.0)", "[x[0]]"])
+def test_kernel_in_place_that_makes_an_array_is_refused(load, tmp_path, made):
+    """It counts no references: what it made would never be freed, or too early."""
+    source = A_KERNEL.replace("NUMBER, kernel", "FLOATS, NUMBER, in_place_kernel").replace(
+        "kernel(NUMBER(NUMBER))", "in_place_kernel(NUMBER(FLOATS))"
+    )
+    (tmp_path / "a_kernel.py").write_text("import numpy as np" + source.replace("2.0 * x", "2.0 * x[1:][0]"))
+    assert load().double(np.array([1.0, 2.0])) == 4.0
+    (tmp_path / "a_kernel.py").write_text("import numpy as np" + source.replace("2.0 * x", f"{made}[0]"))
+    with pytest.raises(numba.core.errors.NumbaError):
         load()
 
 
