@@ -52,15 +52,26 @@ def _through(
     """The average at the last known value, that value, and its time; NaN if no value is known."""
     length = times.shape[1]
     state = last = since = np.nan
-    for step in range(length):
-        slot = (head[row] + step) % length
-        if isnan(times[row, slot]) or isnan(values[row, slot]):
+    rise = rise_s = fall = fall_s = np.nan  # the share of a rise, and of a fall, and of how many seconds it is
+    slot = head[row] % length
+    for _ in range(length):
+        at, value = times[row, slot], values[row, slot]
+        slot = slot + 1 if slot + 1 < length else 0
+        if isnan(at) or isnan(value):
             continue
-        at, value = min(times[row, slot], now), values[row, slot]
+        at = min(at, now)
         if isnan(since):
             state = value
-        else:
-            state += _alpha(at - since, up if last > state else down) * (last - state)
+        elif last > state:
+            if at - since != rise_s:  # samples are regular, and expm1 is most of the work
+                rise_s = at - since
+                rise = _alpha(rise_s, up)
+            state += rise * (last - state)
+        elif last < state:
+            if at - since != fall_s:
+                fall_s = at - since
+                fall = _alpha(fall_s, down)
+            state += fall * (last - state)
         last, since = value, at
     return state, last, since
 

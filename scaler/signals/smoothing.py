@@ -24,7 +24,7 @@ from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, named
-from scaler.jit import FLOATS, INDICES, NUMBER, kernel
+from scaler.jit import FLOATS, INDICES, NUMBER, in_place_kernel, part
 from scaler.policy.columns import SMOOTHED, Signal
 
 from .aggregate import Aggregate
@@ -196,7 +196,7 @@ _RINGS = types.Array(types.float64, 2, "C")
 _INDICES = types.Array(types.int64, 1, "C")
 
 
-@kernel(
+@in_place_kernel(
     types.void(
         _RINGS, _RINGS, _INDICES, _INDICES, INDICES, types.Array(types.float64, 2, "A", readonly=True), FLOATS,
         types.Array(types.bool_, 1, "A", readonly=True), FLOATS, NUMBER,
@@ -234,6 +234,29 @@ def _keep_highest(
                 values[series, slot] = value if np.isfinite(value) else np.nan
                 head[series] = (slot + 1) % length
                 count[series] = min(count[series] + 1, length)
+
+
+@part
+def _is_new(times: Floats, row: int, slot: int, at: float) -> bool:
+    # Before slot 0 is the last one, which is empty until the ring is full: NaN.
+    return np.isfinite(at) and not at <= times[row, slot - 1 if slot else times.shape[1] - 1]
+
+
+@in_place_kernel(types.void(_RINGS, _RINGS, _INDICES, _INDICES, INDICES, FLOATS, FLOATS))
+def _append(times: Floats, values: Floats, head: Rows, count: Rows, rows: Rows, at: Floats, new: Floats) -> None:
+    """`Windows.push`. Writes first and counts afterwards: of two entries for a row the later one counts."""
+    length = times.shape[1]
+    for index in range(rows.shape[0]):
+        row, slot = rows[index], head[rows[index]]
+        if _is_new(times, row, slot, at[index]):
+            times[row, slot] = at[index]
+            values[row, slot] = new[index] if np.isfinite(new[index]) else np.nan
+    for index in range(rows.shape[0]):
+        row, slot = rows[index], head[rows[index]]
+        # In a ring of one slot it has just replaced the last.
+        if times[row, slot] == at[index] and (length == 1 or _is_new(times, row, slot, at[index])):
+            head[row] = (slot + 1) % length
+            count[row] = min(count[row] + 1, length)
 
 
 def _ascending(times: Floats, head: Rows) -> Mask:
@@ -278,14 +301,7 @@ class Windows:
         once. A value that is not finite is a gap. The caller rejects times after its clock: after a timestamp of next
         year the row would ignore everything until then.
         """
-        last = self.times[rows, self.head[rows] - 1]  # -1, of an unwrapped ring, is the empty last slot: NaN
-        new = np.isfinite(at) & ~(at <= last)
-        row = rows[new]
-        slot = self.head[row]
-        self.times[row, slot] = at[new]
-        self.values[row, slot] = np.where(np.isfinite(values[new]), values[new], np.nan)
-        self.head[row] = (slot + 1) % self.times.shape[1]
-        self.count[row] = np.minimum(self.count[row] + 1, self.times.shape[1])
+        _append(self.times, self.values, self.head, self.count, rows, at, values)
 
     def clear(self, rows: Rows) -> None:
         """Empties these rings."""
