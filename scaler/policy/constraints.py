@@ -14,12 +14,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Mask, Rows, zero_if_unknown
+from scaler.columns import Array, Columns, Mask, Rows
+from scaler.jit import FLOATS, INDICES, NUMBER, in_place_kernel
 
 from .columns import WARM, Constraints, Readings, Specs
-from .estimators.cold_start import ColdStarts, Starts
+from .estimators.cold_start import Starts
 from .estimators.error_budget import ErrorBudget, Traffic
 from .estimators.further_hour import SHORTEST_COUNTED_S, RecordedPauses
 from .estimators.idle_time import Gaps, decayed_time
@@ -56,6 +58,99 @@ class KeepWarmConfig(NamedTuple):
     learns: bool = False
     lowest: float = 0.0
     highest: float = 3600.0
+
+
+_SERIES, _MASK = types.Array(types.float64, 1, "C"), types.Array(types.bool_, 1, "A", readonly=True)
+
+
+@in_place_kernel(types.void(FLOATS, INDICES, _MASK, FLOATS, FLOATS, _SERIES, types.int64[::1], _SERIES))
+def _bound(
+    floors: Floats,
+    reasons: Rows,
+    expected: Mask,
+    slow: Floats,
+    lease_max: Floats,
+    floor: Floats,
+    reason: Rows,
+    lease: Floats,
+) -> None:
+    """Writes the floors, their reasons, and the leases. slow: seconds that one start of ten exceeds; NaN unknown."""
+    for i in range(floor.shape[0]):
+        floor[i] = max(floors[i], 1.0) if expected[i] else floors[i]
+        reason[i] = WARM if expected[i] and not floors[i] > 0.0 else reasons[i]
+        lease[i] = lease_max[i] if np.isnan(slow[i]) else min(LEASE_STARTS * slow[i] + LEASE_MORE_S, lease_max[i])
+
+
+@in_place_kernel(types.void(INDICES, *9 * (FLOATS,), _MASK, _MASK, *4 * (_SERIES,), types.bool_[::1]))
+def _read_demand(
+    rows: Rows,
+    queued: Floats,
+    held: Floats,
+    running: Floats,
+    is_ready: Floats,
+    wanted: Floats,
+    busiest_gpu: Floats,
+    active_at: Floats,
+    refused_at: Floats,
+    gpu_quiet: Floats,
+    expected: Mask,
+    asleep: Mask,
+    waiting: Floats,
+    work: Floats,
+    risen_at: Floats,
+    ready: Floats,
+    busy: Mask,
+) -> None:
+    """Writes what the readings show of `rows`. gpu_quiet, expected: of all workloads.
+
+    waiting, work: requests without a first token, and all. risen_at: POSIX seconds when a request last came; NaN never.
+    ready: replicas. busy: there is demand.
+    """
+    for i in range(rows.shape[0]):
+        waiting[i] = (0.0 if np.isnan(queued[i]) else queued[i]) + (0.0 if np.isnan(held[i]) else held[i])
+        work[i] = waiting[i] + (0.0 if np.isnan(running[i]) else running[i])
+        risen_at[i] = np.fmax(active_at[i], refused_at[i])  # a rejected request is demand too
+        ready[i] = np.fmax(is_ready[i], 1.0) if asleep[i] else is_ready[i]
+        # A model that is being loaded works on its GPUs, and DCGM shows it half a minute late. If no request came, it
+        # must not count as the return that it was loaded for: each rest would be estimated shorter than the last.
+        loading = is_ready[i] < wanted[i] or expected[rows[i]] or asleep[i]
+        busy[i] = work[i] > 0.0 or (busiest_gpu[i] > gpu_quiet[rows[i]] and not loading)
+
+
+@in_place_kernel(types.bool_(INDICES, FLOATS, FLOATS, _SERIES, _SERIES, *3 * (FLOATS,), NUMBER, *3 * (_SERIES,)))
+def _weigh(
+    rows: Rows,
+    new_gpus: Floats,
+    new_hour: Floats,
+    gpus: Floats,
+    hour: Floats,
+    mean: Floats,
+    slow: Floats,
+    itl: Floats,
+    gpu_hour: float,
+    start: Floats,
+    lead: Floats,
+    idle: Floats,
+) -> bool:
+    """Writes the first three columns of `Stakes`. Returns whether a workload has an SLO.
+
+    new_gpus, new_hour: `ReplicaCost` of `rows`; gpus, hour: as last reported. mean, slow: of the starts of the first
+    replica after zero. With an SLO an unmeasured start counts as a usual one: a budget cannot wait for the first cold
+    start. Without the price of its own GPUs a replica costs `gpu_hour` for each. One without a known GPU counts as one
+    GPU: batch work on processors is not what this is for.
+    """
+    for i in range(rows.shape[0]):
+        gpus[rows[i]] = gpus[rows[i]] if np.isnan(new_gpus[i]) else new_gpus[i]
+        hour[rows[i]] = hour[rows[i]] if np.isnan(new_hour[i]) else new_hour[i]
+    any_slo = False
+    for i in range(start.shape[0]):
+        has_slo = itl[i] > 0.0
+        any_slo = any_slo or has_slo
+        start[i] = UNLEARNED_START_S if has_slo and np.isnan(mean[i]) else mean[i]
+        lead[i] = UNLEARNED_START_S if has_slo and np.isnan(slow[i]) else slow[i]
+        any_model = (gpus[i] if gpus[i] > 0.0 else 1.0) * gpu_hour
+        idle[i] = (hour[i] if hour[i] > 0.0 else any_model) / HOUR_S
+    return any_slo
 
 
 class ConstraintSource:
@@ -107,18 +202,20 @@ class ConstraintSource:
         slow = self.starts.zero_times.p90
         # A schedule may begin at zero, or with replicas.
         overrides = self._overrides.at(now, np.fmax(slow, self.starts.times.p90))
-        lease = np.minimum(LEASE_STARTS * slow + LEASE_MORE_S, self._specs.lease_max)
-        expected = self.expected(now)
+        expected, keep_warm = self._keep_warm.at(self._gaps.idle_since, self._specs.sleeps, now)
+        (floor, lease, room), reason = np.empty((3, len(slow))), np.empty(len(slow), dtype=np.int64)
+        _bound(overrides.floor, overrides.floor_reason, expected, slow, self._specs.lease_max, floor, reason, lease)
+        room[:] = np.inf
         self._at = now
         return Constraints(
-            floor=np.where(expected, np.maximum(overrides.floor, 1.0), overrides.floor),
-            floor_reason=np.where(expected & ~(overrides.floor > 0.0), WARM, overrides.floor_reason),
+            floor=floor,
+            floor_reason=reason,
             ceiling=overrides.ceiling,
             frozen=overrides.frozen,
             never_down=overrides.never_down,
-            keep_warm=self._keep_warm.window(self._gaps.idle_since, now),
-            lease=np.where(np.isnan(lease), self._specs.lease_max, lease),
-            room=np.full(len(lease), np.inf),
+            keep_warm=keep_warm,
+            lease=lease,
+            room=room,
         )
 
     @property
@@ -128,7 +225,7 @@ class ConstraintSource:
 
     def expected(self, now: float) -> Mask:
         """Which workloads rest, and are expected back so soon that a start must begin."""
-        return self._keep_warm.expects(self._gaps.idle_since, now) & self._specs.sleeps
+        return self._keep_warm.at(self._gaps.idle_since, self._specs.sleeps, now)[0]
 
     def rest(
         self,
@@ -145,49 +242,30 @@ class ConstraintSource:
         cost: of one replica of each. finished: requests, a counter. asleep: whether engines are in sleep mode: their
         replicas are there, and what their GPUs do is no demand.
         """
-        waiting = zero_if_unknown(readings.waiting) + zero_if_unknown(readings.held)
-        work = waiting + zero_if_unknown(readings.running)
-        # A model that is being loaded works on its GPUs, and DCGM shows it half a minute late. If no request came, it
-        # must not count as the return that it was loaded for: each rest would be estimated shorter than the last.
-        loading = (readings.ready < readings.wanted) | self.expected(now)[rows]
-        ready = readings.ready
-        if asleep is not None and asleep.any():
-            loading |= asleep
-            ready = np.where(asleep, np.fmax(ready, 1.0), ready)
-        busy = (work > 0.0) | ((readings.busiest_gpu > self._specs.gpu_quiet[rows]) & ~loading)
+        none = np.zeros(len(rows), dtype=np.bool_)
+        (waiting, work, risen, ready), busy = np.empty((4, len(rows))), np.empty(len(rows), dtype=np.bool_)
+        _read_demand(
+            rows, readings.waiting, readings.held, readings.running, readings.ready, readings.wanted,
+            readings.busiest_gpu, readings.active_at, readings.refused_at, self._specs.gpu_quiet, self.expected(now),
+            none if asleep is None else asleep, waiting, work, risen, ready, busy,
+        )  # fmt: skip
         self.starts.passed(now)
-        # A rejected request is demand too.
-        ended = self._gaps.observe(rows, busy, np.fmax(readings.active_at, readings.refused_at), complete, now)
-        for last, new in ((self._gpus, cost.gpus), (self._replica_hour, cost.hour)):
-            last[rows] = np.where(np.isnan(new), last[rows], new)
+        ended = self._gaps.observe(rows, busy, risen, complete, now)
+        start, lead, idle, _ = self._stakes
+        _, slow, mean = self.starts.zero_times
+        last, gpu_hour = (self._gpus, self._replica_hour), self._prices.gpu_hour
+        any_slo = _weigh(rows, *cost, *last, mean, slow, self._specs.itl, gpu_hour, start, lead, idle)
         traffic = Traffic(np.where(complete, finished, np.nan), work, waiting, ready)
-        start, lowest = self._start_times(), self._rules.lowest
         if asleep is not None:
-            self._budget.spend_at_wakes(rows, traffic, ended, asleep, self._specs.ttft[rows], start.mean, now)
-        self._budget.observe(rows, traffic, ended, lowest, start.mean, now)
-        resting = ~np.isnan(self._gaps.idle_since)
-        resting[ended.rows] = False  # a request that came and went: the pause is another one
-        self._stakes = self._weigh(start, resting, now)
+            self._budget.spend_at_wakes(rows, traffic, ended, asleep, self._specs.ttft[rows], start, now)
+        self._budget.observe(rows, traffic, ended, self._rules.lowest, start, now)
+        clients: Floats | float = 1.0
+        if any_slo:
+            resting = ~np.isnan(self._gaps.idle_since)
+            resting[ended.rows] = False  # a request that came and went: the pause is another one
+            clients = np.where(self._specs.itl > 0.0, self._budget.price(resting, start, now), 1.0)
+        self._stakes.waiting[:] = clients * self._prices.waiting_hour / HOUR_S
         self._keep_warm.learn(ended, self._gaps, self.sleep.learn(ended, self._gaps, self._stakes, now), now)
-
-    def _start_times(self) -> ColdStarts:
-        """Of the first replica after zero. With an SLO an unmeasured start counts as a usual one: a budget cannot wait
-        for the first cold start.
-        """
-        has_slo = self._specs.itl > 0.0
-        return ColdStarts(*(np.where(has_slo & np.isnan(s), UNLEARNED_START_S, s) for s in self.starts.zero_times))
-
-    def _weigh(self, start: ColdStarts, resting: Mask, now: float) -> Stakes:
-        """Without the price of its own GPUs a replica costs `prices.gpu_hour` for each. One without a known GPU counts
-        as one GPU: batch work on processors is not what this is for.
-        """
-        any_model = np.where(self._gpus > 0.0, self._gpus, 1.0) * self._prices.gpu_hour
-        idle = np.where(self._replica_hour > 0.0, self._replica_hour, any_model) / HOUR_S
-        clients = np.ones(len(idle))
-        has_slo = self._specs.itl > 0.0
-        if has_slo.any():
-            clients = np.where(has_slo, self._budget.price(resting, start.mean, now), clients)
-        return Stakes(start.mean, start.p90, idle, clients * self._prices.waiting_hour / HOUR_S)
 
     def returns_at(self, rows: Rows) -> Floats:
         """POSIX seconds when a start in advance of the next request will begin; NaN if none is planned."""

@@ -38,8 +38,8 @@ import numpy as np
 from numba import types
 
 from exporter.model import Floats
-from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
-from scaler.jit import FLOATS, NUMBER, kernel
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+from scaler.jit import FLOATS, INDICES, NUMBER, in_place_kernel
 
 from ..attainment import BUDGET
 from .idle_time import IdleEnds
@@ -88,7 +88,7 @@ _SERIES, _TABLE = types.Array(types.float64, 1, "C"), types.Array(types.float64,
 _MASK = types.Array(types.bool_, 1, "C", readonly=True)
 
 
-@kernel(types.void(_SERIES, _TABLE, _TABLE, _SERIES, _SERIES, _MASK, FLOATS, FLOATS, NUMBER))
+@in_place_kernel(types.void(_SERIES, _TABLE, _TABLE, _SERIES, _SERIES, _MASK, FLOATS, FLOATS, NUMBER))
 def _price(
     account: Floats,
     means: Floats,
@@ -123,6 +123,53 @@ def _price(
             clients[i] = 2.0 ** np.rint(np.log2((delayed + 1.0) / 2.0) - covered)
 
 
+@in_place_kernel(
+    types.void(
+        _SERIES, _TABLE, _TABLE, _SERIES, _SERIES, _SERIES, _SERIES, types.int64[::1], types.bool_[::1],
+        INDICES, *4 * (FLOATS,), FLOATS, NUMBER,
+    )
+)  # fmt: skip
+def _observe(
+    account: Floats,
+    means: Floats,
+    samples: Floats,
+    since: Floats,
+    last_finished: Floats,
+    counted_from: Floats,
+    ended_at: Floats,
+    parts: Rows,
+    is_cold: Mask,
+    rows: Rows,
+    finished: Floats,
+    in_hand: Floats,
+    waiting: Floats,
+    ready: Floats,
+    start: Floats,
+    now: float,
+) -> None:
+    """`ErrorBudget.observe`, without the pauses that ended: ends the counts that are over, and adds the requests."""
+    for i in range(rows.shape[0]):
+        row, took = rows[i], now - ended_at[rows[i]]
+        if is_cold[row]:
+            over = (ready[i] > 0.0 and waiting[i] == 0.0) or took >= LONGEST_STARTS * start[row]
+        else:
+            over = took >= start[row]
+        if over and np.isfinite(counted_from[row]):
+            delayed = finished[i] + in_hand[i] - counted_from[row]
+            counted_from[row] = np.nan
+            if np.isfinite(delayed) and took >= 0.0:
+                part, delayed = parts[row], max(delayed, 1.0)
+                account[row] -= delayed if is_cold[row] else 0.0
+                samples[row, part] = min(samples[row, part] + 1.0, SAMPLES)
+                means[row, part] += (delayed - means[row, part]) / samples[row, part]
+        if np.isfinite(finished[i] + in_hand[i] + waiting[i]):
+            gained = finished[i] - last_finished[row]
+            account[row] += BUDGET * gained if gained > 0.0 else 0.0
+            last_finished[row] = finished[i]
+            if np.isnan(since[row]):
+                since[row] = now
+
+
 class ErrorBudget:
     """The accounts of a fixed list of workloads: 2 + 2 * PARTS floats each.
 
@@ -154,14 +201,13 @@ class ErrorBudget:
         ended:  pauses shorter than `lowest` are ignored: nothing sleeps in them. lowest: seconds, of all workloads.
         start:  seconds that a start takes, of all workloads; NaN unknown, and nothing is counted.
         """
-        complete = np.isfinite(traffic.finished + traffic.in_hand + traffic.waiting)
-        before = self._finished[rows]
-        self._end_counts(rows, traffic, start[rows], now)
-        self._begin_counts(rows, traffic, before, ended, lowest, now)
-        gained = np.where(complete, traffic.finished - before, np.nan)
-        self.account[rows] += BUDGET * np.maximum(zero_if_unknown(gained), 0.0)
-        self.since[rows] = np.where(complete & np.isnan(self.since[rows]), now, self.since[rows])
-        self._finished[rows] = np.where(complete, traffic.finished, before)
+        before = self._finished[rows] if len(ended.rows) else self._finished[:0]
+        _observe(
+            self.account, self.means, self.samples, self.since, self._finished,
+            self._counted_from, self._ended_at, self._part, self._cold, rows, *traffic, start, now,
+        )  # fmt: skip
+        if len(ended.rows):  # not so in most calls
+            self._begin_counts(rows, traffic, before, ended, lowest, now)
 
     def spend_at_wakes(
         self, rows: Rows, traffic: Traffic, ended: IdleEnds, asleep: Mask, within: Floats, start: Floats, now: float
@@ -188,8 +234,6 @@ class ErrorBudget:
     def _begin_counts(
         self, rows: Rows, traffic: Traffic, before: Floats, ended: IdleEnds, lowest: Floats, now: float
     ) -> None:
-        if not len(ended.rows):  # as in most calls
-            return
         enough = ended.lengths >= lowest[ended.rows]
         long_enough, began = ended.rows[enough], now - ended.lengths[enough]
         places = np.searchsorted(rows, long_enough)
@@ -198,24 +242,6 @@ class ErrorBudget:
         self._counted_from[long_enough], self._ended_at[long_enough] = before[places], now
         self._part[long_enough] = part_of_day(began)
         self._cold[long_enough] = traffic.ready[places] == 0.0
-
-    def _end_counts(self, rows: Rows, traffic: Traffic, start: Floats, now: float) -> None:
-        took = now - self._ended_at[rows]
-        drained = (traffic.ready > 0.0) & (traffic.waiting == 0.0)
-        over = np.where(self._cold[rows], drained | (took >= LONGEST_STARTS * start), took >= start)
-        over &= np.isfinite(self._counted_from[rows])
-        places = np.flatnonzero(over)
-        if not len(places):
-            return
-        done = rows[places]
-        delayed = traffic.finished[places] + traffic.in_hand[places] - self._counted_from[done]
-        self._counted_from[done] = np.nan
-        valid = np.isfinite(delayed) & (took[places] >= 0.0)
-        done, delayed = done[valid], np.maximum(delayed[valid], 1.0)
-        cold, part = self._cold[done], self._part[done]
-        self.account[done] -= np.where(cold, delayed, 0.0)
-        self.samples[done, part] = np.minimum(self.samples[done, part] + 1.0, SAMPLES)
-        self.means[done, part] += (delayed - self.means[done, part]) / self.samples[done, part]
 
     def price(self, resting: Mask, start: Floats, now: float) -> Floats:
         """Clients that wait for the next cold start, at their price, shape (rows,); NaN unknown.

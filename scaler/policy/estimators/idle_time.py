@@ -26,10 +26,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, fitting
+from scaler.jit import FLOATS, INDICES, NUMBER, in_place_kernel
 
 GROWTH = 1.05  # VPA's HistogramBucketSizeGrowth (model/aggregations_config.go): no quantile is wrong by more than 5 %
 
@@ -183,6 +185,49 @@ class IdleEnds(NamedTuple):
     lengths: Floats
 
 
+_SERIES, _MASK = types.Array(types.float64, 1, "C"), types.Array(types.bool_, 1, "A", readonly=True)
+
+
+@in_place_kernel(types.int64(_SERIES, _SERIES, INDICES, _MASK, FLOATS, _MASK, NUMBER, NUMBER, _SERIES, _SERIES))
+def _observe(
+    idle_since: Floats,
+    seen_at: Floats,
+    rows: Rows,
+    busy: Mask,
+    active_at: Floats,
+    complete: Mask,
+    blind_s: float,
+    now: float,
+    ended: Floats,
+    cut: Floats,
+) -> int:
+    """`Gaps.observe`, without the histograms. Writes the lengths of the rests that ended, and of those that were cut
+    the least lengths; NaN of the other rows. Returns the number of both.
+    """
+    found = 0
+    for i in range(rows.shape[0]):
+        ended[i] = cut[i] = np.nan
+        if not complete[i]:
+            continue
+        since, last = idle_since[rows[i]], seen_at[rows[i]]
+        resting = not np.isnan(since)
+        if resting and now - last > blind_s:
+            cut[i] = last - since
+            resting = False
+            found += 1
+        # A counter's rise is older than its response: a request that came and went between ended one rest and began
+        # another.
+        came_and_went = active_at[i] > since
+        begun = since if resting else now
+        if resting and (busy[i] or came_and_went):
+            begun = min(active_at[i], now) if came_and_went else now
+            ended[i] = begun - since
+            found += 1
+        idle_since[rows[i]] = np.nan if busy[i] else begun
+        seen_at[rows[i]] = now
+    return found
+
+
 class Gaps:
     """The rests of a fixed list of workloads.
 
@@ -203,24 +248,14 @@ class Gaps:
         active_at: POSIX seconds when a counter of requests or tokens last rose; NaN never.
         complete:  all readings that would show demand are fresh. The other rows keep their state.
         """
-        since, seen_at = self.idle_since[rows], self.seen_at[rows]
-        resting = ~np.isnan(since)
-        cut = complete & resting & (now - seen_at > self._blind_s)
-        self.histograms.add_at_least(rows[cut], (seen_at - since)[cut], now)
-        resting &= ~cut
-
-        # A counter's rise is older than its response: a request that came and went between ended one rest and began
-        # another.
-        came_and_went = active_at > since
-        ended = complete & resting & (busy | came_and_went)
-        until = np.where(came_and_went, np.minimum(active_at, now), now)
-        lengths = (until - since)[ended]
-        self.histograms.add(rows[ended], lengths, now)
-
-        begun = np.where(resting & ~ended, since, np.where(ended & came_and_went, until, now))
-        self.idle_since[rows] = np.where(complete, np.where(busy, np.nan, begun), since)
-        self.seen_at[rows] = np.where(complete, now, seen_at)
-        return IdleEnds(rows[ended], lengths)
+        ended, cut = np.empty((2, len(rows)))
+        found = _observe(self.idle_since, self.seen_at, rows, busy, active_at, complete, self._blind_s, now, ended, cut)
+        if not found:  # as in most calls
+            return IdleEnds(rows[:0], ended[:0])
+        is_cut, is_end = ~np.isnan(cut), ~np.isnan(ended)
+        self.histograms.add_at_least(rows[is_cut], cut[is_cut], now)
+        self.histograms.add(rows[is_end], ended[is_end], now)
+        return IdleEnds(rows[is_end], ended[is_end])
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps, one slot per workload."""

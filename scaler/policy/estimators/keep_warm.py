@@ -38,9 +38,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into
+from scaler.jit import FLOATS, NUMBER, in_place_kernel
 
 from .idle_time import HALF_LIFE_S, LONGEST_S, Gaps, IdleEnds, decayed_time, middles
 
@@ -113,6 +115,56 @@ class IdlePlan(NamedTuple):
     prewarm_until: Floats
 
 
+_SERIES = types.Array(types.float64, 1, "C")
+_MASK = types.Array(types.bool_, 1, "A", readonly=True)
+
+
+@in_place_kernel(types.int64(types.bool_[::1], _MASK, *4 * (FLOATS,), *4 * (FLOATS,)))
+def _find_due(
+    due: Mask,
+    learns: Mask,
+    last_start: Floats,
+    last_lead: Floats,
+    last_idle: Floats,
+    last_waiting: Floats,
+    start: Floats,
+    lead: Floats,
+    idle: Floats,
+    waiting: Floats,
+) -> int:
+    """Marks the workloads of which the stakes have changed, and none of which they are not known. Returns the number.
+
+    last_...: the stakes that the schedule was chosen with; NaN, which is unequal to all, before the first.
+    """
+    count = 0
+    for i in range(due.shape[0]):
+        measured = np.isfinite(start[i] + lead[i] + idle[i] + waiting[i]) and idle[i] > 0.0 and start[i] > 0.0
+        changed = last_start[i] != start[i] or last_lead[i] != lead[i]
+        changed = changed or last_idle[i] != idle[i] or last_waiting[i] != waiting[i]
+        due[i] = (due[i] or changed) and learns[i] and measured
+        count += due[i]
+    return count
+
+
+@in_place_kernel(types.void(*5 * (FLOATS,), _MASK, NUMBER, types.bool_[::1], _SERIES))
+def _at(
+    keep_warm: Floats,
+    prewarm_from: Floats,
+    prewarm_until: Floats,
+    lowest: Floats,
+    idle_since: Floats,
+    sleeps: Mask,
+    now: float,
+    expected: Mask,
+    window: Floats,
+) -> None:
+    """After a start in advance without a request a workload sleeps at once, not after the keep-warm time."""
+    for i in range(expected.shape[0]):
+        rested = now - idle_since[i]
+        expected[i] = sleeps[i] and rested >= prewarm_from[i] and rested < prewarm_until[i]
+        window[i] = lowest[i] if rested >= prewarm_until[i] else keep_warm[i]
+
+
 class KeepWarm:
     """The schedules of a fixed list of workloads, with the account and the credit of each.
 
@@ -138,17 +190,12 @@ class KeepWarm:
         most CHOICES are made, in turn; the other workloads keep their schedule until one of the next calls.
         """
         rules = self._rules
-        measured = rules.learns & np.isfinite(stakes.start + stakes.lead + stakes.idle + stakes.waiting)
-        measured &= (stakes.idle > 0.0) & (stakes.start > 0.0)
-        self._settle(ended, now)
-        self._due |= np.logical_or.reduce(
-            [old != new for old, new in zip(self._stakes, stakes, strict=True)]  # NaN is unequal to all: the first time
-        )
-        # A rest that was shorter than any keep-warm time costs the same under every schedule.
-        self._due[ended.rows[ended.lengths >= rules.lowest[ended.rows]]] = True
-        self._due &= measured
-        rows = np.flatnonzero(self._due)
-        if len(rows):
+        if len(ended.rows):  # not so in most calls
+            self._settle(ended, now)
+            # A rest that was shorter than any keep-warm time costs the same under every schedule.
+            self._due[ended.rows[ended.lengths >= rules.lowest[ended.rows]]] = True
+        if _find_due(self._due, rules.learns, *self._stakes, *stakes):
+            rows = np.flatnonzero(self._due)
             rows = np.roll(rows, -np.searchsorted(rows, self._turn))[:CHOICES]
             self._due[rows], self._turn = False, int(rows[-1]) + 1
             self._choose(rows, gaps, Stakes(*(column[rows] for column in stakes)), now)
@@ -196,18 +243,14 @@ class KeepWarm:
     def _faded(self, rows: Rows, now: float) -> Floats:
         return np.nan_to_num(2.0 ** -((now - self._at[rows]) / self._half_life))
 
-    def window(self, idle_since: Floats, now: float) -> Floats:
-        """Seconds idle before zero, shape (rows,). idle_since: POSIX seconds; NaN while there is demand.
+    def at(self, idle_since: Floats, sleeps: Mask, now: float) -> tuple[Mask, Floats]:
+        """Which workloads rest and are expected back, so that they must be up, and the seconds idle before zero.
 
-        After a start in advance without a request the workload sleeps at once, not after the keep-warm time.
+        idle_since: POSIX seconds; NaN while there is demand. sleeps: which may go to zero. Both of shape (rows,).
         """
-        given_up = now - idle_since >= self.schedule.prewarm_until
-        return np.where(given_up, self._rules.lowest, self.schedule.keep_warm)
-
-    def expects(self, idle_since: Floats, now: float) -> Mask:
-        """Which workloads are expected to return and must be up. idle_since: as for `window`."""
-        rested = now - idle_since
-        return np.asarray((rested >= self.schedule.prewarm_from) & (rested < self.schedule.prewarm_until))
+        expected, window = np.empty(len(idle_since), dtype=np.bool_), np.empty(len(idle_since))
+        _at(*self.schedule, self._rules.lowest, idle_since, sleeps, now, expected, window)
+        return expected, window
 
     def saving(self, rows: Rows, now: float) -> Saving:
         """The measured savings of these workloads. Rests in the last half-life count most."""
