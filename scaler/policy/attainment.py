@@ -30,7 +30,7 @@ from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Mask, zero_if_unknown
-from scaler.jit import FLOATS, NUMBER, kernel, part
+from scaler.jit import FLOATS, NUMBER, in_place_kernel, part
 
 from .capacity import WorkRate
 
@@ -149,7 +149,7 @@ _SERIES, _ROWS = types.Array(types.float64, 1, "C"), types.Array(types.float64, 
 _SLOTS, _RATES = types.Array(types.float64, 3, "C"), types.Array(types.float64, 2, "A", readonly=True)
 
 
-@kernel(types.void(_SERIES, _ROWS, _ROWS, _SLOTS, _SLOTS, _RATES, FLOATS, NUMBER, NUMBER, _ROWS))
+@in_place_kernel(types.void(_SERIES, _ROWS, _ROWS, _SLOTS, _SLOTS, _RATES, FLOATS, NUMBER, NUMBER, _ROWS))
 def _update(
     at: Floats,
     totals: Floats,

@@ -30,7 +30,7 @@ from numba import typeof, types
 
 from exporter.model import Floats
 from scaler.columns import Mask
-from scaler.jit import FLOATS, NUMBER, kernel, part
+from scaler.jit import FLOATS, NUMBER, in_place_kernel, part
 
 from .capacity import counted
 
@@ -446,7 +446,7 @@ def _hold(estimates: Floats, i: int, need: float, hold: float, dt: float, now: f
 _COLUMNS = types.Array(types.float64, 2, "C")
 
 
-@kernel(types.void(_COLUMNS, *8 * (FLOATS,), NUMBER, NUMBER, typeof(DEFAULTS)))
+@in_place_kernel(types.void(_COLUMNS, *8 * (FLOATS,), NUMBER, NUMBER, typeof(DEFAULTS)))
 def _update(
     estimates: Floats,
     within: Floats,

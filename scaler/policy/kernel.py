@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from scaler.jit import kernel, part
+from scaler.jit import in_place_kernel, kernel, part
 
 from .columns import (
     Bools,
@@ -69,7 +69,7 @@ _readings = _reader(ReadingsSlot)
 _memory = _reader(MemorySlot)
 
 
-@kernel(types.void(_SPECS, _READINGS, _MEMORY, types.float64, _MASK, _MASK))
+@in_place_kernel(types.void(_SPECS, _READINGS, _MEMORY, types.float64, _MASK, _MASK))
 def _all_answered(
     specs: Specs, readings: Readings, memory: Memory, now: float, complete: Bools, imputed: Bools
 ) -> None:
@@ -79,7 +79,7 @@ def _all_answered(
         imputed[i] = not complete[i] and rest_is_like(spec, reading, before, now)
 
 
-@kernel(types.void(_SPECS, _READINGS, _CONSTRAINTS, _MEMORY, types.float64, types.bool_, _VERDICTS))
+@in_place_kernel(types.void(_SPECS, _READINGS, _CONSTRAINTS, _MEMORY, types.float64, types.bool_, _VERDICTS))
 def _all_decided(
     specs: Specs,
     readings: Readings,
@@ -117,8 +117,10 @@ def step(
     now:        POSIX seconds.
     raise_only: for an arrival between ticks: decisions may rise or activate, never fall.
     """
-    verdicts = Verdicts.blank(specs.minimum.shape[0])
-    after = Memory._make(column.copy() for column in memory)
+    rows = specs.minimum.shape[0]
+    flags, codes = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.int64)
+    verdicts = Verdicts(np.empty(rows), flags, codes, np.empty((rows, len(Signal))))
+    after = Memory._make([column.copy() for column in memory])
     _all_decided(specs, readings, constraints, after, now, raise_only, verdicts)
     return verdicts, after
 

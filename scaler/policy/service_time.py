@@ -26,7 +26,7 @@ from numba import typeof, types
 
 from exporter.model import Floats
 from scaler.columns import Mask
-from scaler.jit import FLOATS, NUMBER, kernel, part
+from scaler.jit import FLOATS, NUMBER, in_place_kernel, part
 
 from .capacity import (
     ARRIVAL_S,
@@ -202,7 +202,7 @@ def _learn(times: Floats, i: int, in_hand: float, requests: float, ready: float,
 _COLUMNS = types.Array(types.float64, 2, "C")
 
 
-@kernel(
+@in_place_kernel(
     types.void(
         _COLUMNS, _COLUMNS, types.Array(types.bool_, 1, "C", readonly=True), *7 * (FLOATS,), NUMBER, NUMBER,
         typeof(DEFAULTS),
@@ -274,7 +274,7 @@ class RequestTimes(NamedTuple):
     burst_replicas: Floats
 
 
-@kernel(types.void(_COLUMNS, _COLUMNS, NUMBER, _COLUMNS))
+@in_place_kernel(types.void(_COLUMNS, _COLUMNS, NUMBER, _COLUMNS))
 def _shown(times: Floats, estimates: Floats, now: float, shown: Floats) -> None:
     for i in range(times.shape[0]):
         if has_time(times, i):

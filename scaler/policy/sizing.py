@@ -29,7 +29,7 @@ import numpy as np
 from numba import typeof, types
 
 from exporter.model import Floats
-from scaler.jit import FLOATS, NUMBER, kernel, part
+from scaler.jit import FLOATS, NUMBER, in_place_kernel, part
 from scaler.model import USUAL_START_S
 
 from .attainment import BUDGET
@@ -396,7 +396,7 @@ _COLUMNS = types.Array(types.float64, 2, "C")
 _CONSTANTS = typeof(DEFAULTS)
 
 
-@kernel(types.void(_COLUMNS, _COLUMNS, *8 * (FLOATS,), NUMBER, NUMBER, _CONSTANTS))
+@in_place_kernel(types.void(_COLUMNS, _COLUMNS, *8 * (FLOATS,), NUMBER, NUMBER, _CONSTANTS))
 def _update(
     estimates: Floats,
     rates: Floats,
@@ -453,7 +453,7 @@ class Capacity(NamedTuple):
     burst_replicas: Floats
 
 
-@kernel(types.void(_COLUMNS, FLOATS, NUMBER, types.Array(types.float64, 2, "C")))
+@in_place_kernel(types.void(_COLUMNS, FLOATS, NUMBER, types.Array(types.float64, 2, "C")))
 def _capacity(estimates: Floats, itl: Floats, now: float, shown: Floats) -> None:
     for i in range(estimates.shape[0]):
         if estimates[i, Estimate.OUTPUTS] > PRIOR_REQUESTS and not np.isnan(itl[i]):

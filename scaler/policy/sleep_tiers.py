@@ -40,7 +40,7 @@ import numpy as np
 from numba import typeof, types
 
 from exporter.model import Floats
-from scaler.jit import FLOATS, NUMBER, kernel, part
+from scaler.jit import FLOATS, NUMBER, in_place_kernel, kernel, part
 
 from .columns import NOT_YET, WARM, Bools, Ints
 
@@ -260,7 +260,7 @@ def _blank_inputs() -> TierInputs:
     return TierInputs(**{name: np.zeros(0, dtype=kinds.get(name, float)) for name in TierInputs._fields})
 
 
-@kernel(types.void(typeof(_blank_inputs()), typeof(TierMemory.blank(0)), NUMBER, types.bool_))
+@in_place_kernel(types.void(typeof(_blank_inputs()), typeof(TierMemory.blank(0)), NUMBER, types.bool_))
 def _decide_all(inputs: TierInputs, memory: TierMemory, now: float, raise_only: bool) -> None:
     for i in range(memory.tier.shape[0]):
         before = memory.tier[i]

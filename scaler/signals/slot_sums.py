@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats
 from scaler.columns import Mask, Rows
-from scaler.jit import FLOATS, INDICES, NUMBER, kernel, part
+from scaler.jit import FLOATS, INDICES, NUMBER, in_place_kernel, part
 from scaler.policy.capacity import WorkRate
 from scaler.policy.columns import Signal
 
@@ -373,14 +373,28 @@ def _blank(count: int) -> tuple[SlotSums, SlotFlags, Floats, Floats]:
     return SlotSums(*sums), SlotFlags(*flags), np.empty((count, len(Signal))), np.empty((count, len(WorkRate)))
 
 
+def _nothing_added(rows: int) -> _Partial:
+    return _Partial(
+        np.zeros((rows, WIDTH)),
+        np.zeros((rows, WIDTH)),
+        np.zeros((rows, 3)),
+        np.zeros((rows, 3)),
+        np.zeros((rows, _COUNTS)),
+        np.zeros(rows),
+        np.zeros(rows),
+        np.full(rows, np.nan),
+        np.full(rows, np.nan),
+    )
+
+
 _NUMBERS = np.empty(0)
 _NO_WORKLOADS = PerWorkload(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, np.empty(0, dtype=np.bool_))
 
 
-@kernel(
+@in_place_kernel(
     types.void(
         INDICES, INDICES, INDICES, typeof(_columns_of(Slots.empty(0))),  # type: ignore[no-untyped-call]
-        typeof(_NO_WORKLOADS), FLOATS, NUMBER,  # type: ignore[no-untyped-call]
+        typeof(_NO_WORKLOADS), FLOATS, NUMBER, typeof(_nothing_added(0)),  # type: ignore[no-untyped-call]
         *(typeof(each) for each in _blank(0)),  # type: ignore[no-untyped-call]
     )
 )  # fmt: skip
@@ -392,23 +406,13 @@ def _add_up(
     workloads: PerWorkload,
     share: Floats,
     now: float,
+    partial: _Partial,
     out: SlotSums,
     flags: SlotFlags,
     latest: Floats,
     rates: Floats,
 ) -> None:
     count = rows.shape[0]
-    partial = _Partial(
-        np.zeros((count, WIDTH)),
-        np.zeros((count, WIDTH)),
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-        np.zeros((count, _COUNTS)),
-        np.zeros(count),
-        np.zeros(count),
-        np.full(count, np.nan),
-        np.full(count, np.nan),
-    )
     for index in range(slots.shape[0]):
         slot, to = slots[index], position[index]
         row, age_s = rows[to], now - columns.at[slots[index]]
@@ -432,5 +436,6 @@ def add_up(
     now:    POSIX seconds. What is older than its limit is left out.
     """
     out, flags, latest, rates = _blank(len(rows))
-    _add_up(rows, chosen, position, _columns_of(slots), workloads, share, now, out, flags, latest, rates)
+    partial = _nothing_added(len(rows))
+    _add_up(rows, chosen, position, _columns_of(slots), workloads, share, now, partial, out, flags, latest, rates)
     return out, flags, latest, rates

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if_unknown
-from scaler.jit import INDICES, NUMBER, kernel, part
+from scaler.jit import INDICES, NUMBER, in_place_kernel, part
 from scaler.policy.capacity import WorkRate
 
 from .aggregate import Aggregate
@@ -210,7 +210,7 @@ _SERIES, _TABLE = types.Array(types.float64, 1, "C"), types.Array(types.float64,
 _MOMENTS, _WEIGHTS = types.Array(types.float64, 3, "C"), types.Array(types.float32, 3, "C")
 
 
-@kernel(
+@in_place_kernel(
     types.void(
         _WEIGHTS, _MOMENTS, _WEIGHTS, _SERIES, _SERIES, _SERIES, _TABLE, _SERIES, NUMBER, NUMBER, _SERIES, _SERIES
     )
@@ -466,7 +466,7 @@ def means(usage: Floats, owner: Rows, fresh: Mask, rows: int) -> Floats:
     return found
 
 
-@kernel(types.void(_TABLE, INDICES, types.Array(types.boolean, 1, "C"), _TABLE, _TABLE))
+@in_place_kernel(types.void(_TABLE, INDICES, types.Array(types.boolean, 1, "C"), _TABLE, _TABLE))
 def _add_up_slots(usage: Floats, owner: Rows, fresh: Mask, found: Floats, weights: Floats) -> None:
     for slot in range(usage.shape[0]):
         to = owner[slot]
