@@ -153,6 +153,13 @@ def _weigh(
     return any_slo
 
 
+@in_place_kernel(types.void(FLOATS, FLOATS, NUMBER, _SERIES))
+def _price_waits(itl: Floats, clients: Floats, waiting_hour: float, waiting: Floats) -> None:
+    """Writes the last column of `Stakes`. clients: by the error budget of an SLO; without one it is a single client."""
+    for i in range(waiting.shape[0]):
+        waiting[i] = (clients[i] if itl[i] > 0.0 else 1.0) * waiting_hour / HOUR_S
+
+
 class ConstraintSource:
     """The constraints of a fixed list of workloads, and what they are computed from.
 
@@ -259,12 +266,11 @@ class ConstraintSource:
         if asleep is not None:
             self._budget.spend_at_wakes(rows, traffic, ended, asleep, self._specs.ttft[rows], start, now)
         self._budget.observe(rows, traffic, ended, self._rules.lowest, start, now)
-        clients: Floats | float = 1.0
         if any_slo:
             resting = ~np.isnan(self._gaps.idle_since)
             resting[ended.rows] = False  # a request that came and went: the pause is another one
-            clients = np.where(self._specs.itl > 0.0, self._budget.price(resting, start, now), 1.0)
-        self._stakes.waiting[:] = clients * self._prices.waiting_hour / HOUR_S
+            self._budget.price(resting, start, now)
+        _price_waits(self._specs.itl, self._budget.clients, self._prices.waiting_hour, self._stakes.waiting)
         self._keep_warm.learn(ended, self._gaps, self.sleep.learn(ended, self._gaps, self._stakes, now), now)
 
     def returns_at(self, rows: Rows) -> Floats:

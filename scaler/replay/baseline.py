@@ -19,8 +19,7 @@ from .metric_pages import EXISTING, READY_NOW, WANTED, look, look_each, request_
 from .servers import ReplaySlo, ServerProfile
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """The metrics of the simulated Deployment at one moment.
 
     now:     seconds of the load.

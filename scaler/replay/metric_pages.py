@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from exporter.model import Floats
-from scaler.jit import in_place_kernel, kernel
+from scaler.jit import NUMBER, in_place_kernel, kernel
 
 from .columns import (
     ADMITTED,
@@ -35,6 +35,7 @@ from .columns import (
     PHASE,
     QUEUED,
     READY,
+    READY_AT,
     REQUEST_S,
     RUN,
     TOKENS,
@@ -105,6 +106,15 @@ def request_seconds(world: ReplayWorld) -> float:
         if mine[PHASE] != DRAINING:
             total += (now - world.replicas[slot, COUNTED]) * (mine[DECODING] + mine[QUEUED])
     return total
+
+
+@in_place_kernel(types.bool_(WORLD, NUMBER, NUMBER))
+def became_ready(world: ReplayWorld, after: float, until: float) -> bool:
+    """Whether a living pod became ready later than `after`, and not later than `until`."""
+    for position in range(world.counts[ALIVE]):
+        if after < world.replicas[world.order[position], READY_AT] <= until:
+            return True
+    return False
 
 
 @kernel(types.float64[:, ::1](WORLD, SERVER))

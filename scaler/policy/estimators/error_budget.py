@@ -39,7 +39,7 @@ from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
-from scaler.jit import FLOATS, INDICES, NUMBER, in_place_kernel
+from scaler.jit import FLOATS, INDICES, NUMBER, in_place_kernel, part
 
 from ..attainment import BUDGET
 from .idle_time import IdleEnds
@@ -79,16 +79,17 @@ def _weights() -> Floats:
 _WEIGHTS = _weights()
 
 
-def part_of_day(at: Floats | float) -> Rows:
+@part
+def part_of_day(at: float) -> int:
     """The part of the day of POSIX seconds."""
-    return np.asarray(np.mod(at, DAY_S) / DAY_S * PARTS, dtype=np.int64) % PARTS
+    return int(at % DAY_S / DAY_S * PARTS) % PARTS
 
 
 _SERIES, _TABLE = types.Array(types.float64, 1, "C"), types.Array(types.float64, 2, "C")
 _MASK = types.Array(types.bool_, 1, "C", readonly=True)
 
 
-@in_place_kernel(types.void(_SERIES, _TABLE, _TABLE, _SERIES, _SERIES, _MASK, FLOATS, FLOATS, NUMBER))
+@in_place_kernel(types.void(_SERIES, _TABLE, _TABLE, _SERIES, _SERIES, _MASK, FLOATS, NUMBER))
 def _price(
     account: Floats,
     means: Floats,
@@ -97,20 +98,20 @@ def _price(
     clients: Floats,
     resting: Mask,
     start: Floats,
-    weights: Floats,
     now: float,
 ) -> None:
-    """Bounds the accounts and prices the next cold starts. weights: of the parts of the day, shape (PARTS,).
+    """Bounds the accounts and prices the next cold starts.
 
     Before a pause has ended, a start delays the mean rate times its length: the account has BUDGET of all requests.
     """
+    weights = _WEIGHTS[part_of_day(now)]
     for i in range(account.shape[0]):
         number = requests = near = near_requests = 0.0
-        for part in range(weights.shape[0]):
-            number += samples[i, part]
-            requests += samples[i, part] * means[i, part]
-            near += samples[i, part] * weights[part]
-            near_requests += samples[i, part] * weights[part] * means[i, part]
+        for other in range(weights.shape[0]):
+            number += samples[i, other]
+            requests += samples[i, other] * means[i, other]
+            near += samples[i, other] * weights[other]
+            near_requests += samples[i, other] * weights[other] * means[i, other]
         if number > 0.0:
             bound = MOST_STARTS * max(requests / number, 1.0)
             account[i] = min(max(account[i], -bound), bound)
@@ -158,10 +159,10 @@ def _observe(
             delayed = finished[i] + in_hand[i] - counted_from[row]
             counted_from[row] = np.nan
             if np.isfinite(delayed) and took >= 0.0:
-                part, delayed = parts[row], max(delayed, 1.0)
+                of_day, delayed = parts[row], max(delayed, 1.0)
                 account[row] -= delayed if is_cold[row] else 0.0
-                samples[row, part] = min(samples[row, part] + 1.0, SAMPLES)
-                means[row, part] += (delayed - means[row, part]) / samples[row, part]
+                samples[row, of_day] = min(samples[row, of_day] + 1.0, SAMPLES)
+                means[row, of_day] += (delayed - means[row, of_day]) / samples[row, of_day]
         if np.isfinite(finished[i] + in_hand[i] + waiting[i]):
             gained = finished[i] - last_finished[row]
             account[row] += BUDGET * gained if gained > 0.0 else 0.0
@@ -240,7 +241,7 @@ class ErrorBudget:
         free = np.isnan(self._counted_from[long_enough]) & np.isfinite(before[places])
         long_enough, places, began = long_enough[free], places[free], began[free]
         self._counted_from[long_enough], self._ended_at[long_enough] = before[places], now
-        self._part[long_enough] = part_of_day(began)
+        self._part[long_enough] = [part_of_day(each) for each in began.tolist()]
         self._cold[long_enough] = traffic.ready[places] == 0.0
 
     def price(self, resting: Mask, start: Floats, now: float) -> Floats:
@@ -249,7 +250,7 @@ class ErrorBudget:
         resting: workloads of which it stays as it was. start: as for `observe`.
         """
         columns = (self.account, self.means, self.samples, self.since, self.clients)
-        _price(*columns, resting, start, _WEIGHTS[part_of_day(now)], now)
+        _price(*columns, resting, start, now)
         return self.clients
 
     @property

@@ -58,7 +58,7 @@ from ..columns import (
     TTFT_BOUNDS,
     ReplayWorld,
 )
-from ..metric_pages import DECODED_S, EXISTING, KV_USED, SLEEPING, TOKENS_GENERATED
+from ..metric_pages import DECODED_S, EXISTING, KV_USED, SLEEPING, TOKENS_GENERATED, became_ready
 from ..servers import ReplaySlo
 from .keda_and_hpa import KedaAndHpa, Scaler
 from .sleep import EngineTier
@@ -228,7 +228,7 @@ class Tidegate:
             if self._sleep is not None:
                 self._specs.ttft[0] = ttft  # … and the plan of sleep this
         slos = self._slo
-        counters = np.array(_counters(observation, *(float(limit[0]) for limit in slos)))
+        counters = np.array(_counters(observation, slos.ttft.item(), slos.itl.item()))
         before = np.full_like(counters, nan) if self._counters is None else self._counters
         rates = ((counters - before) / self._elapsed_s)[None]
         served = attainment.update(self._attainment, rates, slos.itl, observation.now, 3.0 * self.every_s)
@@ -238,7 +238,7 @@ class Tidegate:
                 rates=rates,
                 waiting=readings.waiting + readings.held,
                 running=readings.running,
-                kv_used=np.full(1, observation.pages[KV_USED]),
+                kv_used=observation.pages[KV_USED : KV_USED + 1],
                 ready=ready,
                 start=self._start(),
                 misses=served.misses,
@@ -293,7 +293,7 @@ class Tidegate:
     def _start(self) -> Floats:
         """Seconds that a start takes, as far as it was measured; shape (1,)."""
         measured = nan if self._past is None else self._past.start_s
-        return np.full(1, UNLEARNED_START_S if isnan(measured) else measured)
+        return np.array([UNLEARNED_START_S if isnan(measured) else measured])
 
     def _foresee(self, inputs: sizing.SizingInputs, slos: sizing.SloColumns, observation: Observation) -> None:
         """Sizes once more with the arrivals of the seconds ahead, and with what is learned from the present ones."""
@@ -311,12 +311,11 @@ class Tidegate:
 
     def _sleeps_on(self, observation: Observation) -> bool:
         """Asleep, and nothing is there and nothing came: every further look would answer the same."""
-        again = self._past is not None and observation.now >= self._past.looks_again_at
         return (
             not self._active
             and observation.arrived == self._before[2]
             and not observation.pages[EXISTING]
-            and not again
+            and not (self._past is not None and observation.now >= self._past.looks_again_at)
         )
 
     def value(self) -> float | None:
@@ -400,8 +399,7 @@ def _latencies(world: ReplayWorld, ttft: float, itl: float) -> list[float]:
 class _Past:
     """Runs the production's `ConstraintSource` on the idle times and starts of one workload.
 
-    looks_again_at: seconds of the load until which a sleeping workload needs no look: then a start in advance of the
-                next request begins, or the end of the rest would become unknown after so long without a look.
+    start_s: seconds that a start takes, as far as one was measured; NaN before.
     """
 
     def __init__(self, specs: Specs, teaching: KeepWarmConfig, sleep: EngineSleep | None, every_s: float) -> None:
@@ -411,8 +409,8 @@ class _Past:
         self._row, self._valid = np.arange(1), np.ones(1, dtype=np.bool_)
         self._cost = ReplicaCost(np.full(1, nan), np.full(1, nan))  # a trace has no model of a GPU
         self._looked_at = 0.0  # seconds of the load
-        self.start_s = nan  # that a start takes, as far as one was measured
-        self.looks_again_at = 0.0
+        self.start_s = nan
+        self._looks_again_at: float | None = None  # as of the last look
 
     def constraints(self, observation: Observation, readings: Readings) -> Constraints:
         self._time_starts(observation)
@@ -423,21 +421,30 @@ class _Past:
             asleep = np.full(1, pages[SLEEPING] > 0.0 and pages[SLEEPING] >= readings.pods_fresh[0])
         self._constraints.rest(self._row, readings, self._valid, self._cost, finished, observation.now, asleep)
         standing = self._constraints.at(observation.now)
-        again = float(self._constraints.returns_at(self._row)[0])
-        self.looks_again_at = observation.now + BLIND_S / 2.0
-        if again > observation.now:  # not so where it is NaN: nothing is foreseen
-            self.looks_again_at = min(self.looks_again_at, again)
+        self._looks_again_at = None
         return standing
+
+    @property
+    def looks_again_at(self) -> float:
+        """Seconds of the load until which a sleeping workload needs no look: then a start in advance of the next
+        request begins, or the end of the rest would become unknown after so long without a look.
+        """
+        if self._looks_again_at is None:
+            again = float(self._constraints.returns_at(self._row)[0])
+            self._looks_again_at = self._looked_at + BLIND_S / 2.0
+            if again > self._looked_at:  # not so where it is NaN: nothing is foreseen
+                self._looks_again_at = min(self._looks_again_at, again)
+        return self._looks_again_at
 
     def _time_starts(self, observation: Observation) -> None:
         """Reports the pods that became ready since the last look. Those of the beginning took no time to start."""
-        world, now = observation.world, observation.now
+        world, now, before = observation.world, observation.now, self._looked_at
+        self._looked_at = now
+        if not became_ready(world, before, now):  # as at most looks
+            return
         slots = world.order[: world.counts[ALIVE]]
         ready_at = world.replicas[slots, READY_AT]
-        started = (ready_at > self._looked_at) & (ready_at <= now)
-        self._looked_at = now
-        if not started.any():  # as at most looks
-            return
+        started = (ready_at > before) & (ready_at <= now)
         created = world.replicas[slots, CREATED]
         started &= ready_at > created
         for slot in np.flatnonzero(started).tolist():
@@ -456,7 +463,7 @@ class _Rings:
 
     def __init__(self, smoothing: HalfLives) -> None:
         self._windows = Windows(SMOOTHED, LENGTH)
-        self._series = np.arange(SMOOTHED)
+        self._series, self._now = np.arange(SMOOTHED), np.empty(SMOOTHED)
         self._up = np.full(SMOOTHED, smoothing.up_s, dtype=np.float64)
         self._down = np.full(SMOOTHED, smoothing.down_s, dtype=np.float64)
 
@@ -467,5 +474,6 @@ class _Rings:
         policy asks only for work.
         """
         rings = self._windows
-        rings.push(self._series, np.full(SMOOTHED, now), np.array(latest))
+        self._now.fill(now)
+        rings.push(self._series, self._now, np.array(latest))
         return ewma_fast_slow(rings.times, rings.values, rings.head, self._up, self._down, now)

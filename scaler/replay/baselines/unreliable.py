@@ -7,7 +7,6 @@ at 45 s; with lost 0.05 it reads nothing at one scrape in twenty, and the next o
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 
 import numpy as np
 
@@ -55,11 +54,11 @@ def _kept(observation: Observation) -> Observation:
     """The same, with copies of the counters, which the simulation goes on to change."""
     world = observation.world
     world = world._replace(counts=world.counts.copy(), histograms=world.histograms.copy())
-    return replace(observation, world=world)
+    return observation._replace(world=world)
 
 
 def _with_pods_of(now: Observation, before: Observation) -> Observation:
     """The metrics of `before`, with the moment and the pods of `now`."""
     pages, counts = before.pages.copy(), before.world.counts.copy()
     pages[_PODS], counts[ALIVE] = now.pages[_PODS], now.world.counts[ALIVE]
-    return replace(before, now=now.now, pages=pages, world=before.world._replace(counts=counts))
+    return before._replace(now=now.now, pages=pages, world=before.world._replace(counts=counts))
