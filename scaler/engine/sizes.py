@@ -15,10 +15,11 @@ from scaler.columns import Array, Columns, Mask, Rows, copy_into, named, zero_if
 from scaler.policy import attainment, batch, capacity, service_time, sizing
 from scaler.policy.attainment import Attained, Attainment, SloWindow
 from scaler.policy.batch import BatchInputs, JobEstimate
-from scaler.policy.capacity import Estimate, WorkRate
+from scaler.policy.capacity import WorkRate
 from scaler.policy.columns import Signal, Specs
 from scaler.policy.estimators.cold_start import ColdStarts
-from scaler.policy.service_time import RequestTime, RequestTimes, TimeInputs
+from scaler.policy.service_time import RequestTimes, TimeInputs
+from scaler.policy.size_signals import SizeEstimates, SizeRules, add_sizes, find_timed
 from scaler.policy.sizing import (
     Capacity,
     SizingInputs,
@@ -39,6 +40,7 @@ class Sizes:
         self.attainment = attainment.blank(len(specs.itl))
         self.jobs = batch.blank(len(specs.itl))
         self.times = service_time.blank(len(specs.itl))
+        self._rules, self._tables = SizeRules.of(specs), SizeEstimates(self.estimates, self.times, self.jobs)
 
     def columns(self) -> dict[str, Array]:
         """The state that a checkpoint keeps; live."""
@@ -87,22 +89,8 @@ class Sizes:
         batch.update(self.jobs, self._specs.start_within, inputs, now, self._longest_s)
 
     def _timed(self, rows: Rows, totals: Aggregate) -> Mask:
-        """Which of these workloads the time of a request sizes now: their engines expose no counters of tokens.
-
-        Where no engine is, nothing is exposed: what is known decides.
-        """
-        by_time: Mask = self._specs.by_time[rows]
-        if not by_time.any():
-            return by_time
-        is_empty = (totals.readings.pods_fresh == 0.0) & self._has_time(rows)
-        has_no_tokens = np.isnan(self._specs.sizing_itl[rows]) | (totals.uncounted > 0.0) | is_empty
-        has_counted = self.estimates[rows, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
-        is_timed: Mask = by_time & has_no_tokens & ~has_counted
-        return is_timed
-
-    def _has_time(self, rows: Rows) -> Mask:
-        has_time: Mask = self.times[rows, RequestTime.REQUESTS] >= service_time.FEWEST_TIMED
-        return has_time
+        """Which of these workloads the time of a request sizes now: their engines expose no counters of tokens."""
+        return find_timed(self._rules, self._tables, rows, totals.uncounted, totals.readings.pods_fresh)
 
     def _update_times(self, timed: Mask, totals: Aggregate, complete: Mask, start_s: Floats, now: float) -> None:
         readings = totals.readings
@@ -167,26 +155,8 @@ class Sizes:
     def signals(self, rows: Rows, totals: Aggregate, smoothed: Floats, now: float) -> Floats:
         """The signals of these workloads, shape (rows, len(Signal)): the smoothed ones and what arriving work needs.
 
-        A size counts for as long as a decision is held. A response without counters is an incomplete one if its
-        workload has counted requests before. smoothed: shape (rows, SMOOTHED). now: POSIX seconds. Writes the arriving
-        work into `totals.latest`; of a queue what would be enough without the hold.
+        smoothed: shape (rows, SMOOTHED). now: POSIX seconds. Writes the arriving work into `totals.latest`.
         """
-        estimates = self.estimates[rows]
-        has_counted = estimates[:, Estimate.OUTPUTS] > capacity.PRIOR_REQUESTS
-        old = now - estimates[:, Estimate.AT] > self._specs.hold[rows] + self._longest_s
-        sizes_it = (self._specs.sizing_itl[rows] > 0.0) & (has_counted | ~(totals.uncounted > 0.0))
-        sizes_it = (sizes_it | (self._timed(rows, totals) & self._has_time(rows))) & ~old
-        work, size = estimates[:, Estimate.WORK], estimates[:, Estimate.SIZE]
-        queues = self._specs.start_within[rows] > 0.0
-        if queues.any():
-            jobs = self.jobs[rows]
-            work = np.where(queues, jobs[:, JobEstimate.NEED], work)
-            size = np.where(queues, jobs[:, JobEstimate.SIZE], size)
-            old_queue = now - jobs[:, JobEstimate.AT] > self._specs.hold[rows] + self._longest_s
-            sizes_it |= queues & ~old_queue
-        totals.latest[:, Signal.SLO] = np.where(sizes_it, work, np.nan)
-        size = np.where(sizes_it, size, np.nan)
-        # At a start two responses make the first rate. Until then its replicas stay: requests in hand are no demand.
-        pending = self._specs.falls_back[rows] & ~queues & np.isnan(size) & ~(totals.uncounted > 0.0)
-        smoothed[pending & (totals.readings.pods_fresh > 0.0), Signal.WORK] = np.nan
-        return np.concatenate((smoothed, size[:, None]), axis=1)
+        uncounted, pods_fresh = totals.uncounted, totals.readings.pods_fresh
+        moment = (self._longest_s, now)
+        return add_sizes(self._rules, self._tables, rows, uncounted, pods_fresh, smoothed, *moment, totals.latest)

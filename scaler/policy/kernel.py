@@ -143,4 +143,4 @@ def answered(specs: Specs, readings: Readings, memory: Memory, now: float) -> tu
 
 def choose(rows: np.ndarray[Any, Any] | slice, columns: Any) -> Any:
     """The same columns for some workloads only (a named tuple of arrays, indexed by `rows`)."""
-    return type(columns)(*(column[rows] for column in columns))
+    return type(columns)._make([column[rows] for column in columns])
