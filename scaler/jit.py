@@ -44,12 +44,8 @@ def kernel(signature: Any) -> Callable[[Function], Function]:
 
 
 def in_place_kernel(signature: Any) -> Callable[[Function], Function]:
-    """The same for a function that makes no array, but may take views of its arguments; numba refuses any other.
-
-    It counts no references. numba counts each view, and each array that a part takes, with an atomic addition: nine
-    tenths of the time of a kernel of many small parts (`replay.engine`). The caller holds the arguments meanwhile.
-    """
-    return jit.kernel(signature, error_model="numpy", _nrt=False)
+    """The same for a function that makes no array: without reference counts (`exporter.jit.in_place_kernel`)."""
+    return jit.in_place_kernel(signature, error_model="numpy")
 
 
 def lazy_kernel(function: Function) -> Function:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
-from exporter.jit import kernel
+from exporter.jit import in_place_kernel, kernel
 
 from .common import (
     BAD,
@@ -401,7 +401,7 @@ def _line_feed(body, i):
     return np.int64(found - body.ctypes.data) if found != 0 else np.int64(len(body))
 
 
-@kernel(
+@in_place_kernel(
     COUNT(
         *(BYTES, FLAG, BYTES, OFFSETS, OFFSETS, KINDS, OFFSETS),
         *(KINDS, STEPS, KINDS, SIGNS, NUMBERS, KINDS),
@@ -477,7 +477,7 @@ def _count_name(body, i, sign, counts, names, most):
         counts[sign] += 1
 
 
-@kernel(PAIR(BYTES, KINDS, STEPS, KINDS, SIGNS, NUMBERS, COUNTS, HASHES, COUNT, TEXT, OFFSETS))
+@in_place_kernel(PAIR(BYTES, KINDS, STEPS, KINDS, SIGNS, NUMBERS, COUNTS, HASHES, COUNT, TEXT, OFFSETS))
 def select(body, column, step, flags, sign, ranges, counts, names, most, into, numbers):
     """Finds the selected lines. Returns how many there are, and how many bytes they take, each with a line feed.
 

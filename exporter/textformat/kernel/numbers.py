@@ -18,7 +18,7 @@ from math import inf, ldexp, nan
 import numpy as np
 from numba import njit
 
-from exporter.jit import kernel
+from exporter.jit import in_place_kernel
 
 from .common import (
     BAD,
@@ -267,7 +267,7 @@ def measured(body, i, openmetrics):
     return end, status, value, at
 
 
-@kernel(COUNT(BYTES, FLAG, OFFSETS, KINDS, NUMBERS, NUMBERS))
+@in_place_kernel(COUNT(BYTES, FLAG, OFFSETS, KINDS, NUMBERS, NUMBERS))
 def measure(body, openmetrics, stop, kind, value, at):
     """Reads the numbers of every SAMPLE; its head ends at `stop`. Returns how many turned out SLOW or BAD.
 
