@@ -32,7 +32,7 @@ REQUEST_TIMES = 3
 PROMPT, OUTPUT, LEFT, NEXT = range(4)
 REQUEST_COUNTS = 4
 
-# Of each replica's slot, times in seconds; BOUNDARY: when its present step, or run of steps, ends; inf if it has none.
+# Of each replica's slot, times in seconds; BOUNDARY: when its start or present run of steps ends; inf if it has none.
 # CONTEXT: tokens of the sequences it decodes; KV: those and the prompts it has admitted. BUSY: seconds in all.
 # COUNTED: until when its requests are in REQUEST_S.
 CREATED, READY_AT, BEGAN, BOUNDARY, CONTEXT, KV, BUSY, COUNTED = range(8)

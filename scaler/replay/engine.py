@@ -372,9 +372,8 @@ def advance(world: ReplayWorld, server: ServerColumns, until: float) -> None:
         event, slot = inf, NONE
         for position in range(world.counts[ALIVE]):
             one = world.order[position]
-            at = world.replicas[one, READY_AT if world.replica_counts[one, PHASE] == STARTING else BOUNDARY]
-            if at < event:
-                event, slot = at, one
+            if world.replicas[one, BOUNDARY] < event:
+                event, slot = world.replicas[one, BOUNDARY], one
         if min(arrival, event) > until:
             break
         if arrival < event:
@@ -413,8 +412,8 @@ def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
         world.replica_counts[slot, PHASE] = STARTING
         world.replicas[slot] = 0.0
         world.replicas[slot, CREATED] = now
-        world.replicas[slot, READY_AT] = now + start_s[world.counts[STARTS] % start_s.shape[0]]
-        world.replicas[slot, BOUNDARY] = inf
+        ready_at = now + start_s[world.counts[STARTS] % start_s.shape[0]]
+        world.replicas[slot, READY_AT] = world.replicas[slot, BOUNDARY] = ready_at
         world.counts[STARTS] += 1
         world.order[world.counts[ALIVE]] = slot
         world.counts[ALIVE] += 1
