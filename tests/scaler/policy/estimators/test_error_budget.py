@@ -236,6 +236,14 @@ def test_clock_set_back_ends_a_count_without_a_sample(watched):
     assert np.isfinite(watched.cold(9.0).price())
 
 
+def test_cold_start_that_takes_longer_than_usual_delays_all_requests_until_it_ends(watched):
+    watched()(ended=HOUR, ready=0.0, waiting=1.0)
+    for _ in range(round(2 * START / TICK)):
+        watched(ready=0.0, waiting=20.0)
+    watched(ready=1.0, running=30.0)
+    assert watched.budget.delayed.tolist() == [30.0]
+
+
 def test_queue_that_never_drains_ends_the_count(watched):
     watched()(ended=HOUR, ready=0.0, waiting=5.0)
     for _ in range(round(9 * START / TICK)):
