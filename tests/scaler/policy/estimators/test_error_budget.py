@@ -94,6 +94,14 @@ def test_pause_that_was_kept_warm_for_is_measured_and_spends_nothing(watched):
     assert watched.budget.delayed.tolist() == [16.0]  # those of the first 75 s
 
 
+def test_pause_ends_by_at_least_one_request_even_if_no_counter_shows_it(watched):
+    watched()(ended=HOUR)
+    for _ in range(16):
+        watched()
+    assert watched.budget.samples.sum() == 1.0
+    assert watched.budget.delayed.tolist() == [1.0]
+
+
 def test_pause_that_ends_while_another_is_counted_begins_no_count(watched):
     watched()(ended=HOUR, running=1.0)
     for turn in range(16):

@@ -66,6 +66,7 @@ def test_plan_is_the_same_in_another_currency():
 
 def test_first_wake_is_tried_however_dear_a_late_request_is():
     dear = STAKES._replace(waiting=np.array([5000.0]))
+    assert Planned(ttft=0.5, stakes=dear).after <= 15.0
     planned = Planned(ttft=2.0, stakes=dear)
     assert planned.after <= 15.0
     planned.wakes(5.0)  # measured: 3 s beyond the SLO for 5000 each
@@ -95,6 +96,35 @@ def test_new_price_or_wake_time_changes_the_plan_before_a_pause_has_ended():
     planned.given = planned.given._replace(waiting=np.array([1.0]))
     planned.stakes = planned.plans.learn(NO_RESTS, planned.gaps, planned.given, planned.now)
     assert planned.after == pytest.approx(60.0 * 2.0 / 0.9)
+
+
+def test_plan_holds_until_a_pause_has_ended_or_a_price_changes():
+    planned = Planned(minimum=1)(*[2000.0] * 12)
+    after = planned.after
+    for _ in range(200):
+        planned.gaps.histograms.add(ROW, np.array([60.0]), planned.now)  # of which no call tells
+    planned.plans.learn(NO_RESTS, planned.gaps, STAKES, planned.now)
+    assert planned.after == after < 60.0
+    assert planned(60.0).after > 60.0
+
+
+@pytest.mark.parametrize("change", ["replan", "take"])
+def test_new_rules_and_a_restored_state_are_planned_for_before_a_pause_has_ended(change):
+    planned = Planned()
+    planned.plans.plan.after[0] = 7.0  # as of other rules
+    if change == "replan":
+        planned.plans.replan(ROW, Planned().plans)
+    else:
+        planned.plans.take({}, ROW, ROW)
+    planned.plans.learn(NO_RESTS, planned.gaps, STAKES, planned.now)
+    assert planned.after == Planned().after
+
+
+def test_start_that_costs_hardly_more_than_a_wake_and_the_seconds_asleep_has_a_wait_without_price():
+    # A start is 75 s for 1, a wake 40 s: beyond it are 35, less than 75 s asleep for 0.5.
+    free = STAKES._replace(waiting=np.array([0.0]))
+    planned = Planned(SHARED._replace(share=0.5, after=20.0), stakes=free).wakes(40.0)
+    assert (planned.stakes.idle[0], planned.stakes.waiting[0]) == (0.5, 0.0)
 
 
 def test_unmeasured_start_leaves_the_constant_and_plans_sleep_before_it():
