@@ -12,7 +12,7 @@ a request takes 0.087 replica-seconds.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from math import exp, expm1
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from scaler.columns import Mask
 from scaler.jit import part
 
 
+@unique
 class WorkRate(IntEnum):
     """The columns of what the engines' counters say per second, summed over the targets of a workload.
 

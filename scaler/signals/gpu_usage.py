@@ -10,7 +10,7 @@ Worked example: of two whole GPUs one has an SM activity of 0.4 and the other ex
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from enum import IntEnum
+from enum import IntEnum, unique
 from functools import lru_cache
 from math import isnan, nan
 
@@ -20,6 +20,7 @@ from exporter.catalog.gpus import share
 from exporter.model import Floats, Gpu, Quantity, Samples
 
 
+@unique
 class GpuUsage(IntEnum):
     """The columns. From PREEMPTED on they are of engines: requests, or seconds of requests, per second."""
 

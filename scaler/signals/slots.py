@@ -7,7 +7,7 @@ A *slot* is what one source says of one workload: an engine's response, a gatewa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, unique
 from math import isnan
 
 import numpy as np
@@ -20,6 +20,7 @@ from scaler.policy.capacity import WorkRate
 from .gpu_usage import USAGE_WIDTH
 
 
+@unique
 class Column(IntEnum):
     """The columns of a slot. Counts are sums over the response; ratios are means."""
 

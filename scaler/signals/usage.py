@@ -25,7 +25,7 @@ over busy time 0.7, the peak 0.9, and the 75th percentile in the bucket of 0.5.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,6 +43,7 @@ from .gpu_usage import MEANS, GpuUsage
 Weights: TypeAlias = NDArray[np.float32]
 
 
+@unique
 class Usage(IntEnum):
     """What is kept of a workload. The first BUCKETED have a histogram, all have moments.
 
@@ -82,6 +83,7 @@ class Scale(NamedTuple):
     last: float
 
 
+@unique
 class Moment(IntEnum):
     """The sums of one quantity. Weights are seconds, decayed. NaN peaks: none yet."""
 

@@ -92,6 +92,10 @@ def test_deciding_floor_shows_its_reason():
     assert [at(higher, 8)[:2], at(lower, 8)[:2], at(lower, 20)[:2]] == [(4, 10), (3, 9), (2, 10)]
 
 
+def test_floor_of_one_replica_is_a_floor():
+    assert at(all_overrides(overrides_of("0 8 * * * for 10h floor 1")), 8)[:2] == (1, 9)
+
+
 def test_brake_of_the_fleet_holds_and_ends_for_every_workload():
     overrides = all_overrides(overrides_of(), overrides_of(DAY), fleet=["freeze until 2026-11-23T09:00Z"])
     leads = np.zeros(2)
@@ -112,6 +116,32 @@ def test_strictest_brake_is_shown():
     active = overrides.active(0, MIDNIGHT)
     assert active.brake == "freeze until 2026-11-24T00:00Z because of it (configuration), and 2 more"
     assert active.brake_until == MIDNIGHT + 24 * HOUR
+
+
+def test_of_two_floors_the_higher_one_is_shown():
+    overrides = all_overrides(overrides_of("", "floor 2", "floor 5"))
+    at(overrides, 0)
+    assert overrides.active(0, MIDNIGHT).brake == "floor 5 (ai/Deployment/chat), and 1 more"
+
+
+def test_workload_without_overrides_shows_none_beside_one_that_has_two():
+    overrides = all_overrides(
+        overrides_of(), overrides_of(DAY, "freeze"), overrides_of(f"0 9 * * * for 3h floor 5; {DAY}")
+    )
+    overrides.at(MIDNIGHT + 9 * HOUR, np.zeros(3))
+    assert overrides.active(0, MIDNIGHT + 9 * HOUR) == (None,) * 5
+    assert overrides.active(2, MIDNIGHT + 9 * HOUR).schedule == (
+        "floor 5 from 2026-11-23T09:00Z until 2026-11-23T12:00Z (0 9 * * * in UTC); "
+        "floor 3 from 2026-11-23T08:00Z until 2026-11-23T18:00Z (0 8 * * * in UTC)"
+    )
+
+
+def test_end_of_a_brake_of_one_workload_renews_its_text_alone():
+    overrides = all_overrides(overrides_of(), overrides_of("", "freeze until 2026-11-23T08:00Z"))
+    overrides.at(MIDNIGHT, np.zeros(2))
+    overrides.news()
+    overrides.at(MIDNIGHT + 8 * HOUR, np.zeros(2))
+    assert overrides.news().rows.tolist() == [1]
 
 
 def test_end_of_a_brake_is_reported_once():

@@ -48,6 +48,22 @@ def test_last_firing_is_exact_when_the_clocks_change(now, expected):
     assert last_until(Cron("30 2 * * *", BERLIN), moment(now)) == moment(expected)
 
 
+def test_floor_may_be_its_ceiling_and_there_may_be_32_schedules():
+    assert schedule("0 8 * * * for 10h floor 3 ceiling 3").bounds == "floor 3, ceiling 3"
+    line = "0 8 * * * for 10h floor 3"
+    assert len(read_schedules(";".join([line] * 32), read_duration)) == 32
+    with pytest.raises(OverrideError, match="at most 32 schedules"):
+        read_schedules(";".join([line] * 33), read_duration)
+
+
+def test_window_is_now_from_its_first_moment():
+    daily = schedule("0 8 * * * for 10h floor 3")
+    shown = [
+        daily.said_at(moment(f"2026-11-23T{hour}Z")).split(":")[0] for hour in ("07:59", "08:00", "17:59", "18:00")
+    ]
+    assert shown == ["next", "now", "now", "next"]
+
+
 def fires(hour, minute, day, zone):
     """By hand: of two equal times the first; of a time that is skipped, the first moment after the gap."""
     local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.columns import copy_into
-from scaler.signals.activity import KEPT, MANY_RISES, RISES, Probes, ProbeSchedule, band
+from scaler.policy.columns import Readings, Verdicts
+from scaler.signals.activity import KEPT, MANY_RISES, RISES, Activity, Probes, ProbeSchedule, band
 
 SCRAPE_S = 5.0
 
@@ -133,6 +134,17 @@ def test_regular_requests_count_again_after_a_wake_up_within_two_periods(woken_a
     begun = 2000.0
     later = activity(clock(10.0, start=begun, count=50), probes=probes, until=begun + 500)
     assert (len([at for at in later if at > begun]) == 50) is counts
+
+
+@pytest.mark.parametrize(("left", "since"), [("wanted", 600.0), ("ready", 600.0), ("pods_fresh", 600.0), ("", 500.0)])
+def test_sleep_begins_when_nothing_is_left_of_the_last_replica(left, since):
+    states, asleep_ = Activity(np.array([60.0]), 1), Verdicts.blank(1)
+    states.probes.period[0] = 10.0
+    readings = Readings.unknown(1)._replace(wanted=np.zeros(1), ready=np.zeros(1))
+    readings = readings._replace(**{left: np.ones(1)}) if left else readings
+    for now in (500.0, 600.0):
+        states.answered(np.array([0]), readings, was_active=np.array([True]), verdicts=asleep_, now=now, slack_s=15.0)
+    assert states.probes.asleep_at[0] == since
 
 
 def put_to_sleep_wrongly(probes, at):
