@@ -49,6 +49,7 @@ class WorkRate(IntEnum):
     TPOT_LATE_MOST = 15
 
 
+@unique
 class Estimate(IntEnum):
     """The columns of a workload's estimates: WIDTH floats, part of a checkpoint. NaN: none yet."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, unique
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
@@ -49,6 +49,7 @@ SCHEDULED, FROZEN, CAPPED, INCOMPLETE, CAPACITY_LIMITED = range(9, 14)
 NOT_YET = NO_REASON = -1  # no decision yet; the reason of the workload's decision stays
 
 
+@unique
 class Signal(IntEnum):
     """The signals of the objectives."""
 

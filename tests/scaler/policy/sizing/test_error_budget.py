@@ -18,6 +18,7 @@ from scaler.policy.sizing import (
     BUDGET,
     BUDGET_GAIN,
     MEMORY_S,
+    capacity,
 )
 from tests.budget import examples
 
@@ -70,6 +71,13 @@ def test_misses_beyond_the_budget_stretch_the_headroom_by_their_share_of_the_req
     assert changed == pytest.approx(3.0 * (2.0 - 0.45) / chat[Estimate.REQUESTS])
     assert chat[Estimate.REQUESTS] == pytest.approx(10.0 * 1505.0, rel=0.12)
     assert step(chat, slow(rates), 0.45) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_shown_headroom_is_what_the_stretch_multiplies_it_by(served):
+    chat = served()
+    for stretch, times in ((0.0, 1.0), (0.5, 2.5), (1.0, 4.0)):
+        chat.estimates[0, Estimate.STRETCH] = stretch
+        assert capacity(chat.estimates, np.array([0.05]), chat.now).headroom_times.tolist() == [times]
 
 
 def test_queue_is_late_as_slow_steps_are(served, rates):

@@ -120,10 +120,19 @@ def test_workload_that_was_asleep_wakes_with_what_arrives_and_not_with_its_last_
     assert whole(asleep[Estimate.SIZE]) == 1
 
 
-def test_hold_outlasts_a_failure_of_all_replicas_while_requests_arrive(sized, rates):
+@pytest.mark.parametrize(("requests", "waiting"), [(1.0, 0.0), (0.1, 0.0), (0.0, 1.0)])
+def test_hold_outlasts_a_failure_of_all_replicas_while_requests_arrive_or_wait(sized, rates, requests, waiting):
     chat = sized(constants=HOLD)
     before = chat.during(300.0, rates(20.0, gaps=0.0), ready=2.0)[-1]
-    assert min(chat.during(60.0, rates(1.0, gaps=0.0), ready=0.0)) >= before
+    assert min(chat.during(60.0, rates(requests, gaps=0.0), ready=0.0, waiting=waiting)) >= before
+
+
+def test_rise_without_a_fall_before_is_no_reversal(sized, rates):
+    chat = sized(constants=LONGER)
+    for requests in (1.0, 20.0, 60.0):
+        chat.during(60.0, rates(requests, gaps=0.0))
+    assert chat[Estimate.WHOLE] > 5.0
+    assert chat[Estimate.REVERSALS] == 0.0
 
 
 def test_clock_set_back_does_not_stop_updates(sized, rates):
