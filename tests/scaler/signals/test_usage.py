@@ -146,6 +146,14 @@ def test_quantiles_are_ordered_and_within_a_bucket_of_the_truth(values):
     assert abs(found.quantiles[P50] - truth) <= width + 1e-6
 
 
+def test_quantile_is_interpolated_between_the_weights_below_and_in_its_bucket():
+    usage, edges = UsageHistograms(1), EDGES[Usage.DRAM]
+    fifth, sixth = (edges[5] + edges[6]) / 2.0, (edges[6] + edges[7]) / 2.0
+    usage.add_series(np.concatenate([row(DRAM=value) for value in (fifth, sixth, 0.9)]), np.ones(3), 60.0, 1e6)
+    # Half of 180 s are 90: the 60 of the fifth bucket, and half of those of the sixth.
+    assert distribution(usage, 0, Usage.DRAM).quantiles[P50] == pytest.approx(sixth)
+
+
 def test_state_is_taken_and_what_no_version_writes_is_none():
     usage, other = fed((60, 1.0, {"ENGINE": 0.5})), UsageHistograms(2)
     other.take(usage.columns(), np.array([1]), np.array([0]))

@@ -141,6 +141,22 @@ def test_expected_target_is_stale_until_its_first_scrape(intake, samples, page):
     assert intake.stale(CHAT, 0.0) == ()
 
 
+def test_engines_of_a_workload_that_is_not_adopted_are_expected(intake, samples, page):
+    intake.land(target(), samples(page.vllm(waiting=3)), 0.0)
+    intake.land(node(), samples(page.gpu("GPU-1", ["chat-0"], engine=0.5)), 0.0)
+    later = LatestSamples([TargetRules(CHAT, pods=True)], owners_by_name({CHAT: None}), LIMIT_S)
+    later.adopt(intake, np.array([], dtype=np.int64), np.array([], dtype=np.int64))
+    assert later.stale(CHAT, 0.0) == (target().url,)
+    assert column(later, "waiting", rows=[0]) == [None]
+
+
+def test_each_of_many_targets_has_a_slot_of_its_own(intake, samples, page):
+    scrape = samples(page.vllm(waiting=1))
+    for n in range(150):  # more than two times the first 64
+        intake.land(target(n), scrape, 0.0)
+    assert column(intake, "waiting") == [150.0, None]
+
+
 def test_finished_requests_are_summed_over_pods_and_restarts(intake, samples, page):
     def finished(n, count):
         intake.land(target(n), samples(page.vllm(waiting=0, finished=count)), 0.0)
