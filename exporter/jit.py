@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from numba import config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.extending import register_jitable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -71,6 +72,15 @@ def in_place_kernel(signature: Any, **options: Any) -> Callable[[Function], Func
     meanwhile.
     """
     return kernel(signature, _nrt=False, **options)
+
+
+def part(function: Function) -> Function:
+    """A part of kernels, not cached by itself. From Python it is the plain function.
+
+    So numba builds no entry points from Python and C for it, which would take a third of the time to compile.
+    """
+    jitable: Callable[[Function], Function] = register_jitable(no_cfunc_wrapper=True)
+    return jitable(function)
 
 
 def lazy_kernel(function: Function, **options: Any) -> Any:

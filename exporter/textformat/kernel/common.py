@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
+
+from exporter.jit import part
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 TEXT = types.Array(types.uint8, 1, "C")  # bytes that a kernel writes
@@ -41,12 +43,12 @@ QUOTE, HASH, ZERO, NINE = 34, 35, 48, 57
 U0, U1, U32 = np.uint64(0), np.uint64(1), np.uint64(32)
 
 
-@njit
+@part
 def blank(byte):
     return byte in (SPACE, TAB)
 
 
-@njit
+@part
 def skip(body, i, end):
     """The first byte from i on that is no blank."""
     while i < end and blank(body[i]):
@@ -54,12 +56,12 @@ def skip(body, i, end):
     return i
 
 
-@njit
+@part
 def digit(byte):
     return ZERO <= byte <= NINE
 
 
-@njit
+@part
 def line_end(body, i):
     """The index of the next line feed, or of the end of the response."""
     k = np.uint64(i)  # numba checks an index that may be negative: twice the time
@@ -68,7 +70,7 @@ def line_end(body, i):
     return np.int64(k)
 
 
-@njit
+@part
 def trimmed(body, start, end):
     """The end of a line without the carriage return that may stand there."""
     return end - 1 if end > start and body[end - 1] == CR else end

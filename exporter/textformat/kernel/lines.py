@@ -13,9 +13,9 @@ After the response `a 1`, with `a` selected and `b` not, `follow` on `b 7`, `a 2
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-from exporter.jit import in_place_kernel, kernel
+from exporter.jit import in_place_kernel, kernel, part
 
 from .common import (
     BAD,
@@ -68,13 +68,13 @@ _memcmp = types.ExternalFunction("memcmp", types.int32(types.uintp, types.uintp,
 _memchr = types.ExternalFunction("memchr", types.uintp(types.uintp, types.int32, types.uintp))
 
 
-@njit
+@part
 def _same(a, i, b, j, length):
     """Whether two slices are equal. The caller has checked that both lie inside their arrays."""
     return _memcmp(a.ctypes.data + np.uint64(i), b.ctypes.data + np.uint64(j), np.uint64(length)) == 0
 
 
-@njit
+@part
 def _begins(body, p, old, start, stop, kind):
     """Whether the line at p begins as a remembered line does: with its head, or, if it is no sample, with all of it."""
     end = p + stop - start
@@ -88,23 +88,23 @@ def _begins(body, p, old, start, stop, kind):
     return end < behind < len(body) and body[behind] != _OPEN
 
 
-@njit
+@part
 def _name_start(byte, colon):
     letter = byte | 32  # lower case
     return 97 <= letter <= 122 or byte == _UNDERSCORE or (colon and byte == _COLON)
 
 
-@njit
+@part
 def _name_byte(byte, colon):
     return _name_start(byte, colon) or digit(byte)
 
 
-@njit
+@part
 def _hashed(h, byte):
     return (h ^ np.uint64(byte)) * _FNV_PRIME
 
 
-@njit
+@part
 def _mixed(h):
     """Spreads a hash before it is added to others: sums of bare FNV hashes of similar labels cancel out."""
     h = (h ^ (h >> U32)) * _MIX
@@ -112,7 +112,7 @@ def _mixed(h):
     return h ^ (h >> U32)
 
 
-@njit
+@part
 def _quoted(body, i, end, h):
     """(the byte behind the closing quote of the text that opens at i or -1, the hash of the unescaped text)."""
     i += 1
@@ -128,7 +128,7 @@ def _quoted(body, i, end, h):
     return (i + 1 if i < end else -1), h
 
 
-@njit
+@part
 def _bare(body, i, end, colon, h):
     while i < end and _name_byte(body[i], colon):
         h = _hashed(h, body[i])
@@ -136,7 +136,7 @@ def _bare(body, i, end, colon, h):
     return i, h
 
 
-@njit
+@part
 def _repeated(body, spans, hashes, count, start, stop, h):
     """Whether a label of this name came before in the line: SAMPLE no, BAD yes, UNDECIDED maybe (other escapes)."""
     for k in range(count):
@@ -147,7 +147,7 @@ def _repeated(body, spans, hashes, count, start, stop, h):
     return SAMPLE
 
 
-@njit
+@part
 def _key(body, i, end):
     """(the next byte behind the name and blanks or -1, where the name starts and stops, its hash) of a label."""
     if body[i] == QUOTE:
@@ -161,7 +161,7 @@ def _key(body, i, end):
     return (skip(body, behind, end) if stop > start else -1), start, stop, h
 
 
-@njit
+@part
 def _pair(body, i, end, key, start, stop, spans, hashes, count):
     """(kind, behind the value, hash) of a label with `=` at i and the name [start, stop) with hash `key`."""
     i = skip(body, i + 1, end)
@@ -177,7 +177,7 @@ def _pair(body, i, end, key, start, stop, spans, hashes, count):
     return (SAMPLE if i > 0 else BAD), i, _mixed(pair)
 
 
-@njit
+@part
 def _labels(body, i, end, named, h, spans, hashes):
     """(kind, behind the closing brace, hash) of the labels that begin at i, behind the brace.
 
@@ -209,7 +209,7 @@ def _labels(body, i, end, named, h, spans, hashes):
     return (SAMPLE if named and i < end else BAD), i + 1, h
 
 
-@njit
+@part
 def _head(body, i, end, spans, hashes):
     """(kind, where the head ends, hash) of a line that is neither blank nor a comment."""
     start = i
@@ -224,13 +224,13 @@ def _head(body, i, end, spans, hashes):
     return SAMPLE, i, h
 
 
-@njit
+@part
 def _is_type(body, i, end):
     i = skip(body, i + 1, end)
     return i + 4 < end and body[i] == 84 and body[i + 1] == 89 and body[i + 2] == 80 and body[i + 3] == 69
 
 
-@njit
+@part
 def _fresh(body, p, end, spans, hashes):
     """(kind, where the head ends, hash) of a line that is not a remembered one."""
     i = skip(body, p, end)
@@ -245,7 +245,7 @@ def _fresh(body, p, end, spans, hashes):
     return kind, stop, h if kind == SAMPLE else U0
 
 
-@njit
+@part
 def _table(hashes):
     """An open-addressing table of the lines that have a hash: index + 1, 0 where empty."""
     size = 16
@@ -262,7 +262,7 @@ def _table(hashes):
     return table
 
 
-@njit
+@part
 def _after(table, hashes, h, body, p, old, start, stop, kind, otherwise):
     """The remembered line after the one that the line at p repeats; `otherwise` if it repeats none."""
     slot = np.int64(h >> U32) & (len(table) - 1)
@@ -305,7 +305,7 @@ def survey(body, old, old_start, old_stop, old_kind, old_hash, start, stop, kind
     return line
 
 
-@njit
+@part
 def _type_name(body, i):
     """Where the name begins in the TYPE comment with its hash at i; -1 if it is another comment."""
     end = len(body)
@@ -315,7 +315,7 @@ def _type_name(body, i):
     return skip(body, i, end) if blank(body[i]) else -1
 
 
-@njit
+@part
 def _bound_in_range(body, i, low, high):
     """(whether the bound that begins at i is in the range, where it ends); True and -1 for what is no plain number."""
     number, divisor, digits, point = 0.0, 1.0, 0, False
@@ -336,7 +336,7 @@ def _bound_in_range(body, i, low, high):
     return low <= number / divisor <= high, i
 
 
-@njit
+@part
 def _in_range(body, i, low, high):
     """(whether the bucket whose name ends before i is selected, what decided it or -1)."""
     if np.isnan(low):
@@ -350,7 +350,7 @@ def _in_range(body, i, low, high):
     return True, np.int64(-1)
 
 
-@njit
+@part
 def _selected(body, p, column, step, flags, sign, ranges):
     """(whether the line at p is selected, the sign its name begins with or -1, where the name begins, what decided it).
 
@@ -393,7 +393,7 @@ def _selected(body, p, column, step, flags, sign, ranges):
     return kept, found, i, decided
 
 
-@njit
+@part
 def _line_feed(body, i):
     """The index of the next line feed, or of the end of the response; for lines that are long and not read."""
     start = body.ctypes.data + np.uint64(i)
@@ -459,7 +459,7 @@ def follow(
     return hard if line == len(start) else DEVIATED
 
 
-@njit
+@part
 def _count_name(body, i, sign, counts, names, most):
     """Counts the name at i for its sign once, up to `most` names. names: a table of hashes."""
     h = _FNV_OFFSET

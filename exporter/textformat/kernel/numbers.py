@@ -16,9 +16,8 @@ from __future__ import annotations
 from math import inf, ldexp, nan
 
 import numpy as np
-from numba import njit
 
-from exporter.jit import in_place_kernel
+from exporter.jit import in_place_kernel, part
 
 from .common import (
     BAD,
@@ -76,14 +75,14 @@ SHIFT = np.array([shift for _, _, shift in _ALL], np.int64)
 TEN = 10.0 ** np.arange(23)  # 10**22 is the largest power of ten a float64 holds exactly
 
 
-@njit
+@part
 def _word_end(body, i, end):
     while i < end and not blank(body[i]):
         i += 1
     return i
 
 
-@njit
+@part
 def _multiply(a, b):
     """The high and the low 64 bits of a product, by halves."""
     a_high, a_low, b_high, b_low = a >> U32, a & _LOW32, b >> U32, b & _LOW32
@@ -91,7 +90,7 @@ def _multiply(a, b):
     return a_high * b_high + (a_high * b_low >> U32) + (middle >> U32), a * b
 
 
-@njit
+@part
 def _times_power(mantissa, power):
     """The mantissa times 10**power, correctly rounded; HARD if this cannot decide the rounding."""
     if mantissa <= _EXACT and -22 <= power <= 22:
@@ -122,7 +121,7 @@ def _times_power(mantissa, power):
     return READ, ldexp(float(kept), 128 + np.int64(cut) + SHIFT[power + MAX_POWER] - shift)
 
 
-@njit
+@part
 def _special(body, i, end):
     """`NaN`, `+Inf` and `-Inf` in their usual spelling; the plain reader parses the other spellings."""
     if end - i == 3 and body[i] == 78 and body[i + 1] == 97 and body[i + 2] == 78:
@@ -134,7 +133,7 @@ def _special(body, i, end):
     return (HARD if last in (110, 102, 121) else WRONG), nan  # nan, inf, infinity in some case
 
 
-@njit
+@part
 def _exponent(body, i, end):
     """(the first byte that is no part of it, exponent) of an `e-12` at i; (i, 0) if there is none."""
     k = i + 1
@@ -152,7 +151,7 @@ def _exponent(body, i, end):
     return k, -exponent if down else exponent
 
 
-@njit
+@part
 def _number(body, i, end):
     """The number that is the word [i, end)."""
     start = i
@@ -186,7 +185,7 @@ def _number(body, i, end):
     return status, -value if negative else value
 
 
-@njit
+@part
 def _time(body, i, end, openmetrics):
     """POSIX seconds from the timestamp that is the word [i, end)."""
     point = False
@@ -208,7 +207,7 @@ def _time(body, i, end, openmetrics):
     return READ, (-milliseconds if body[i] == _MINUS else milliseconds) / 1000.0
 
 
-@njit
+@part
 def _tail(body, i, end, openmetrics):
     """(how it went, value, timestamp) of the sample with its head's end at i and its line's end at `end`."""
     i = skip(body, i, end)
@@ -229,7 +228,7 @@ def _tail(body, i, end, openmetrics):
     return max(status, timed), value, at
 
 
-@njit
+@part
 def _simple_tail(body, i):
     """` 12.5` and a line feed, the tail of nearly every line: (where the line feed is, value), or _NOT_SIMPLE."""
     k, size = np.uint64(i), np.uint64(len(body))
@@ -256,7 +255,7 @@ def _simple_tail(body, i):
     return np.int64(k), -value if negative else value
 
 
-@njit
+@part
 def measured(body, i, openmetrics):
     """(where the line ends, how it went, value, timestamp) of a sample with its head's end at i."""
     end, value = _simple_tail(body, i)
