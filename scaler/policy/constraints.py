@@ -24,7 +24,8 @@ from .columns import WARM, Constraints, Readings, Specs
 from .estimators.cold_start import Starts
 from .estimators.error_budget import ErrorBudget, Traffic
 from .estimators.further_hour import SHORTEST_COUNTED_S, RecordedPauses
-from .estimators.idle_time import Gaps, decayed_time
+from .estimators.histograms import decayed_time
+from .estimators.idle_time import Gaps
 from .estimators.keep_warm import DAY_S, KeepWarm, KeepWarmRules, Saving, Stakes
 from .estimators.sleep_plan import SleepConfig, SleepPlans, SleepRules
 from .overrides import ActiveOverride, Brake, OverrideChanges, Overrides, WorkloadOverrides

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from scaler.jit import in_place_kernel, kernel, part
+from exporter.model import Floats
+from scaler.jit import in_place_kernel, part
 
 from .columns import (
     Bools,
@@ -125,13 +126,19 @@ def step(
     return verdicts, after
 
 
-@kernel((_SPECS, _READINGS, _CONSTRAINTS, _MEMORY, types.float64))
+@in_place_kernel((_SPECS, _READINGS, _CONSTRAINTS, _MEMORY, types.float64, types.float64[::1]))
+def _first_traced(
+    specs: Specs, readings: Readings, constraints: Constraints, memory: Memory, now: float, demand: Floats
+) -> tuple[MemorySlot, DecisionTrace]:
+    slots = _spec(specs, 0), _readings(readings, 0), _constraints(constraints, 0), _memory(memory, 0)
+    return decide(*slots, demand, now)
+
+
 def traced(
     specs: Specs, readings: Readings, constraints: Constraints, memory: Memory, now: float
 ) -> tuple[MemorySlot, DecisionTrace]:
     """How `step` decides the first workload. A kernel of its own, so that a sweep does not pay for traces."""
-    slots = _spec(specs, 0), _readings(readings, 0), _constraints(constraints, 0), _memory(memory, 0)
-    return decide(*slots, np.empty(specs.targets.shape[1]), now)
+    return _first_traced(specs, readings, constraints, memory, now, np.empty(len(Signal)))
 
 
 def answered(specs: Specs, readings: Readings, memory: Memory, now: float) -> tuple[Bools, Bools]:

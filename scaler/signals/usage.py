@@ -114,7 +114,7 @@ SCALES: tuple[Scale, ...] = (
     Scale(1.0, 4096.0),
     Scale(1.0, 4096.0),
 )
-# Weights are kept in single precision, whose largest is 2**127 (`policy.estimators.idle_time` has the same bound).
+# Weights are kept in single precision, whose largest is 2**127 (`policy.estimators.histograms` has the same bound).
 _MOST_HALVINGS, _HEAVIEST = 60.0, 2.0**100
 _LARGEST = 1e200  # of a restored moment: weight times value
 # Of operating points: half octaves of requests per engine from 1 on, the last one open. Of each its weight, and the

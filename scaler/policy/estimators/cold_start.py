@@ -47,7 +47,7 @@ from exporter.kubernetes.objects import Pod
 from exporter.model import Floats, PodKey
 from scaler.columns import Array, Columns, Rows, copy_into
 
-from .idle_time import GROWTH, Histograms, scale
+from .histograms import GROWTH, Histograms, scale
 
 EDGES = scale(1.0, GROWTH, 86400.0)
 # At a start a day ten count: two of a slower image are the 90th percentile, a week of them the median.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats
 
-from .idle_time import middles
+from .histograms import middles
 
 HOUR_S = 3600.0
 # Before, a single pause would be extrapolated to dozens per day.

@@ -44,7 +44,8 @@ from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, copy_into
 from scaler.jit import FLOATS, NUMBER, in_place_kernel
 
-from .idle_time import HALF_LIFE_S, LONGEST_S, Gaps, IdleEnds, decayed_time, middles
+from .histograms import HALF_LIFE_S, LONGEST_S, decayed_time, middles
+from .idle_time import Gaps, IdleEnds
 
 CREDIT, MOST_CREDIT, DRIP = 3.0, 10.0, 0.1
 # A choice takes about 0.3 ms. If the prices of ten thousand workloads change, the choices are spread over ticks.

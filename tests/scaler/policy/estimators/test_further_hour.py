@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.policy.estimators.further_hour import FurtherHour, RecordedPauses, further_hour
-from scaler.policy.estimators.idle_time import EDGES, Histograms, decayed_time, middles
+from scaler.policy.estimators.histograms import EDGES, Histograms, decayed_time, middles
 from scaler.policy.estimators.keep_warm import Stakes, cost, kept_warm
 
 DAY_S, HALF_LIFE_S = 86400.0, 7 * 86400.0

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.estimators.idle_time import EPSILON, GROWTH, Histograms, scale
+from scaler.policy.estimators.histograms import EPSILON, GROWTH, Histograms, scale
 
 WEEK = 7 * 86400.0
 EDGES = scale(1.0, GROWTH, 86400.0)

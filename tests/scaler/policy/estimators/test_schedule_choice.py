@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy.estimators.idle_time import middles
+from scaler.policy.estimators.histograms import middles
 from scaler.policy.estimators.keep_warm import FEWEST, HEAD, MARGIN_S, SLEEP_TO_START, TAILS, YOUNG, Stakes, choose
 from tests.budget import examples
 

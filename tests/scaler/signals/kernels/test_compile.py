@@ -231,6 +231,13 @@ def test_kernel_in_place_that_makes_an_array_is_refused(load, tmp_path, made):
         load()
 
 
+def test_daemon_loads_no_kernel_before_it_listens():
+    """KEDA's GetMetricSpec is answered while kernels are compiled."""
+    code = "import scaler.daemon; from exporter import jit; print([kernel.name for kernel in jit.loaded()])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SCALER.parent)
+    assert done.stdout == "[]\n"
+
+
 def test_kernel_calls_only_kernels_of_its_file():
     """numba's cache is stamped with one folder: a change of a callee elsewhere would not invalidate it."""
     nodes = ast.walk(ast.parse((SCALER / "signals" / "kernels.py").read_text()))
