@@ -74,12 +74,12 @@ def in_place_kernel(signature: Any, **options: Any) -> Callable[[Function], Func
     return kernel(signature, _nrt=False, **options)
 
 
-def part(function: Function) -> Function:
-    """A part of kernels, not cached by itself. From Python it is the plain function.
+def part(function: Function, **options: Any) -> Function:
+    """A part of kernels, not cached by itself. From Python it is the plain function. options: of `njit`.
 
     So numba builds no entry points from Python and C for it, which would take a third of the time to compile.
     """
-    jitable: Callable[[Function], Function] = register_jitable(no_cfunc_wrapper=True)
+    jitable: Callable[[Function], Function] = register_jitable(no_cfunc_wrapper=True, **options)
     return jitable(function)
 
 

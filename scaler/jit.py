@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numba import types
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from exporter import jit
@@ -54,11 +53,5 @@ def lazy_kernel(function: Function) -> Function:
 
 
 def part(function: Function) -> Function:
-    """A part of kernels: it is inlined there and not cached by itself. From Python it is the plain function.
-
-    So numba builds no entry points from Python and C for it, which would take a third of the time to compile.
-    """
-    jitable: Callable[[Function], Function] = register_jitable(
-        error_model="numpy", forceinline=True, no_cfunc_wrapper=True
-    )
-    return jitable(function)
+    """A part of kernels, which is inlined there (`exporter.jit.part`)."""
+    return jit.part(function, error_model="numpy", forceinline=True)

@@ -26,9 +26,9 @@ from .service_time import FEWEST_TIMED, RequestTime
 
 
 class SizeEstimates(NamedTuple):
-    """What sizes are chosen from, of all workloads; tables of shape (rows, WIDTH) of their modules.
+    """The estimates of all workloads, a table of shape (rows, WIDTH) from each of three modules.
 
-    by_tokens: `capacity`. by_time: `service_time`. of_queue: `batch`.
+    by_tokens: of `capacity`. by_time: of `service_time`. of_queue: of `batch`.
     """
 
     by_tokens: Floats
@@ -37,7 +37,7 @@ class SizeEstimates(NamedTuple):
 
 
 class SizeRules(NamedTuple):
-    """The configuration that decides it, of all workloads; columns of `Specs`."""
+    """What is configured of all workloads: columns of `Specs`."""
 
     targets: Floats
     itl: Floats
@@ -59,7 +59,7 @@ _MASK = types.bool_[::1]
 
 @part
 def _has_tokens(rules: SizeRules, row: int) -> bool:
-    """Whether its SLO sizes it."""
+    """Whether an SLO is to size the workload by tokens."""
     return not np.isnan(rules.targets[row, SLO]) and rules.itl[row] > 0.0
 
 
