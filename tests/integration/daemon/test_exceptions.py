@@ -39,13 +39,16 @@ def logged():
 
 @pytest.fixture
 def breaks(monkeypatch):
-    """`breaks(Class, method)`: the method raises for the workload `bad` while `breaks.now`."""
+    """`breaks(Class, method)`: the method raises for the workload `broken` while `breaks.now`.
+
+    Its name has letters that are no hexadecimal digits: `bad` was found in `<StaticTargets object at 0x7fbadb3f3950>`.
+    """
 
     def put(owner, name):
         original = getattr(owner, name)
 
         def method(self, *args, **more):
-            if put.now and any("bad" in str(arg) for arg in args):
+            if put.now and any("broken" in str(arg) for arg in args):
                 raise RuntimeError("a bug")
             return original(self, *args, **more)
 
@@ -67,50 +70,50 @@ async def until_counted(ask, label, errors):
 
 async def test_response_that_cannot_be_processed_holds_only_its_workload(in_process, targets, vllm, breaks, logged):
     breaks(LatestSamples, "land")
-    targets["bad"].body = targets["good"].body = vllm(running=40)
-    async with in_process(config(targets, "bad", "good")) as ask:
-        await ask.until((3, True), "bad")
+    targets["broken"].body = targets["good"].body = vllm(running=40)
+    async with in_process(config(targets, "broken", "good")) as ask:
+        await ask.until((3, True), "broken")
         await ask.until((3, True), "good")
         breaks.now = True
-        targets["bad"].body, targets["good"].body = vllm(), vllm(running=100)
+        targets["broken"].body, targets["good"].body = vllm(), vllm(running=100)
 
-        assert set(await ask.until(UNAVAILABLE, "bad")) <= {(3, True), UNAVAILABLE}
+        assert set(await ask.until(UNAVAILABLE, "broken")) <= {(3, True), UNAVAILABLE}
         await ask.until((7, True), "good")
         await until_counted(ask, "response", 2)
-        assert logged() == [("response", "pods:ai/bad")]
+        assert logged() == [("response", "pods:ai/broken")]
 
         breaks.now = False
-        targets["bad"].body = vllm(running=40)
-        await ask.until((3, True), "bad")
+        targets["broken"].body = vllm(running=40)
+        await ask.until((3, True), "broken")
         breaks.now = True
         async with asyncio.timeout(SOON_S):
             while True:
                 if len(logged()) == 2:
                     break
                 await asyncio.sleep(0.02)
-    assert logged() == [("response", "pods:ai/bad")] * 2
+    assert logged() == [("response", "pods:ai/broken")] * 2
 
 
 async def test_reader_that_raises_costs_only_its_target(in_process, targets, vllm, monkeypatch, logged):
     reads = Reader.read
 
     def read(self, page, received_at):
-        if any(b"bad" in head for head in page.layout.heads):
+        if any(b"broken" in head for head in page.layout.heads):
             raise RuntimeError("a bug")
         return reads(self, page, received_at)
 
     monkeypatch.setattr(Reader, "read", read)
-    targets["bad"].body, targets["good"].body = (
-        vllm(running=40) + b'vllm:prompt_tokens_total{model_name="bad"} 1\n',
+    targets["broken"].body, targets["good"].body = (
+        vllm(running=40) + b'vllm:prompt_tokens_total{model_name="broken"} 1\n',
         vllm(running=40),
     )
-    async with in_process(config(targets, "bad", "good")) as ask:
+    async with in_process(config(targets, "broken", "good")) as ask:
         await ask.until((3, True), "good")
         await until_counted(ask, "response", 2)
-        assert await ask.answer("bad") == UNAVAILABLE
-        targets["bad"].body = vllm(running=100)
-        await ask.until((7, True), "bad")
-    assert logged() == [("response", "pods:ai/bad")]
+        assert await ask.answer("broken") == UNAVAILABLE
+        targets["broken"].body = vllm(running=100)
+        await ask.until((7, True), "broken")
+    assert logged() == [("response", "pods:ai/broken")]
 
 
 async def test_exception_in_backfill_or_discovery_ends_no_task(in_process, targets, vllm, breaks, monkeypatch):
@@ -122,8 +125,8 @@ async def test_exception_in_backfill_or_discovery_ends_no_task(in_process, targe
 
     monkeypatch.setattr(ControlLoop, "_backfill", backfill)
     breaks.now = True
-    targets["bad"].body = targets["good"].body = vllm(running=40)
-    async with in_process(config(targets, "bad", "good")) as ask:
+    targets["broken"].body = targets["good"].body = vllm(running=40)
+    async with in_process(config(targets, "broken", "good")) as ask:
         await ask.until((3, True), "good")
         await until_counted(ask, "backfill", 2)
         await until_counted(ask, "discovery", 2)
