@@ -83,6 +83,7 @@ class _Connection(asyncio.BufferedProtocol):
             return await self._answer
         finally:
             self._answer = None
+            self._received, self._body = bytearray(), bytearray()  # else each target would hold its last response
 
     def abort(self) -> None:
         self.closed = True

@@ -21,7 +21,6 @@ import math
 import re
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -65,7 +64,8 @@ _COMMON = re.compile(
 _PAIRS = re.compile(_PAIR, re.DOTALL)
 
 Ints: TypeAlias = NDArray[np.int32]
-Parsed: TypeAlias = tuple[str, Mapping[str, str]]  # name and labels
+Labels: TypeAlias = Mapping[str, str]
+Parsed: TypeAlias = tuple[str, Labels]
 Identity: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 
 
@@ -103,17 +103,17 @@ class Layout:
         self,
         heads: list[bytes],
         types: Mapping[str, str],
-        earlier: Mapping[bytes, Parsed],
+        earlier: Mapping[bytes, Labels],
         rest: Rest | None = None,
     ) -> None:
-        """earlier: heads parsed for an earlier layout of the same target, so that one new pod costs one parse."""
+        """earlier: labels parsed for an earlier layout of the same target, so that one new pod costs one parse."""
         self.types = types
         self.heads = heads
         self.rest = rest
-        self.parsed: dict[bytes, Parsed] = {}
+        self.parsed: dict[bytes, Labels] = {}  # by how they are written: a GPU's 30 series have the same labels
         # Only what this layout has too: else the labels of two generations would stay in memory.
-        here: AbstractSet[bytes] = frozenset(heads) if earlier else frozenset()
-        self._earlier: Mapping[bytes, Parsed] = {head: parsed for head, parsed in earlier.items() if head in here}
+        here = {written_labels(head) for head in heads} if earlier else set()
+        self._earlier: Mapping[bytes, Labels] = {written: earlier[written] for written in here & earlier.keys()}
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -129,20 +129,22 @@ class Layout:
 
     def read(self, index: int) -> Parsed:
         """Name and labels of one series."""
-        head = self.heads[index]
-        if head not in self.parsed:
-            earlier = self._earlier.get(head)
-            self.parsed[head] = earlier if earlier is not None else read_series(head)
-        return self.parsed[head]
+        return self.names[index], self.labels(index)
 
-    def labels(self, index: int) -> Mapping[str, str]:
+    def labels(self, index: int) -> Labels:
         """The labels of one series: unescaped values, in the order of the response."""
-        return self.read(index)[1]
+        head = self.heads[index]
+        written = written_labels(head)
+        if written not in self.parsed:
+            earlier = self._earlier.get(written)
+            self.parsed[written] = earlier if earlier is not None else read_series(head)[1]
+        return self.parsed[written]
 
-    def labels_once(self, index: int) -> Mapping[str, str]:
+    def labels_once(self, index: int) -> Labels:
         """As `labels`, without keeping them: those of the buckets of a target take 50 KB."""
         head = self.heads[index]
-        return (self.parsed.get(head) or self._earlier.get(head) or read_series(head))[1]
+        written = written_labels(head)
+        return self.parsed.get(written) or self._earlier.get(written) or read_series(head)[1]
 
     def carries(self, family: str, pairs: Sequence[bytes], at_most: int) -> tuple[bool, int]:
         """Whether a series of another family has all of these labels, each written as `name="value"`.
@@ -270,7 +272,7 @@ class PlainScanner:
         rest = None if selected is None else Rest(selected.signs, () if heads else names_shown(body))
         columns = np.array(numbers, np.float64).reshape(-1, 3).T.copy()
         if not self._layout.has(heads, types, rest):
-            earlier = {head: parsed for head, (parsed, _) in entries.items()}
+            earlier = {written_labels(head): labels for head, ((_, labels), _) in entries.items()}
             self._layout = Layout(heads, MappingProxyType(types), earlier, rest)
         return Page(
             self._layout,
@@ -319,7 +321,13 @@ def is_utf8(head: bytes) -> bool:
     return True
 
 
-def read_series(head: bytes) -> tuple[str, Mapping[str, str]]:
+def written_labels(head: bytes) -> bytes:
+    """The part of a head that its labels are read from: where it is the same, the labels are."""
+    name, _, written = head.partition(b"{")
+    return written if name.strip(b" \t") else head  # Prometheus 3 writes a quoted name among the labels
+
+
+def read_series(head: bytes) -> Parsed:
     """Name and labels of a head that `read_line` accepted."""
     name, labels, _ = _read_head(head)
     return name.decode(), MappingProxyType({key.decode(): value.decode() for key, value in labels.items()})

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from exporter.textformat import Page
+from exporter.textformat.parser import read_series
 
 
 def series(layout):
@@ -14,7 +15,7 @@ def assert_same_page(expected: Page, actual: Page) -> None:
     assert expected.layout.heads == actual.layout.heads
     assert expected.layout.names == actual.layout.names
     assert expected.layout.types == actual.layout.types
-    assert series(expected.layout) == series(actual.layout)
+    assert series(expected.layout) == series(actual.layout) == [read_series(head) for head in actual.layout.heads]
     assert expected.lines.tolist() == actual.lines.tolist()
     assert expected.dropped == actual.dropped
     assert expected.dropped_total == actual.dropped_total

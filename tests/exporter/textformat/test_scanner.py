@@ -110,6 +110,12 @@ def test_labels_are_parsed_on_first_use():
     assert len(layout.parsed) == 1
 
 
+def test_series_whose_labels_are_written_alike_share_them():
+    body = b"".join(b'field_%d{gpu="%d"} 1\n' % (field, gpu) for field in range(30) for gpu in range(8))
+    layout = Scanner().scan(body).layout
+    assert len({id(layout.labels(index)) for index in range(240)}) == len(layout.parsed) == 8
+
+
 def test_equal_hashes_do_not_make_equal_series(same_page):
     # All hashes are equal, so only the comparisons decide.
     body = b'a{x="1"} 1\na{x="2"} 2\nb{y="1",x="1"} 3\nb{x="1",y="1"} 4\n'

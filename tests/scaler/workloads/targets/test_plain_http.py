@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import sys
 from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 
@@ -63,6 +64,13 @@ async def test_requests_of_one_server_share_a_connection(plain, raw, response):
     raw.respond_with(response(BODY, LENGTH), "keep")
     assert [await plain.get(raw.url, {}, MOST) for _ in range(3)] == [BODY] * 3
     assert (len(raw.requests), raw.connections) == (3, 1)
+
+
+async def test_kept_connection_holds_no_response(plain, raw, response):
+    raw.respond_with(response(b"up 1\n" * 10_000, "Content-Length: 50000"), "keep")
+    assert len(await plain.get(raw.url, {}, MOST)) == 50_000
+    ((connection,),) = plain._idle.values()
+    assert sum(sys.getsizeof(each) for each in vars(connection).values() if isinstance(each, bytes | bytearray)) < 1000
 
 
 async def test_request_has_the_headers_of_the_client_and_of_the_call(plain, raw, response):
