@@ -93,9 +93,18 @@ class TargetServer:
         """Refuse connections at the address from now on."""
         if address in self._open:
             _, site = self._open.pop(address)
-            self._call(site.stop())
+            self._call(self._stop(site))
+
+    async def _stop(self, site):
+        # CPython 3.11 never closes a connection that is accepted in the turn of the loop in which its server closes.
+        for listening in site._server.sockets:
+            self._loop.remove_reader(listening)
+        await asyncio.sleep(0)
+        await site.stop()
 
     def end(self):
+        for address in list(self._open):
+            self.close(address)
         self._call(self._runner.cleanup())
         self._call(asyncio.sleep(0.01))  # connections close in the next turns of the loop
 

@@ -23,7 +23,9 @@ async def test_mode_changes_on_reload_and_accounting_continues(daemon, targets, 
         running.config.write_text(running.config.read_text().replace(before, after))
         running.process.send_signal(signal.SIGHUP)
 
-    async with daemon(workload(targets), top="mode: observe") as running:
+    # With a number for `work`: what a request takes would be learned from the 30 that finish, and 1 replica suffice.
+    config = workload(targets) + "    objectives: {work: 16}\n"
+    async with daemon(config, top="mode: observe") as running:
         await running.until_metric('tidegate_shadow_replicas{namespace="ai",workload="chat"} 2.0')
         assert await running.ask.answer() == OBSERVED
         assert ((await running.decision())["replicas"], (await running.decision())["observed"]) == (2, True)
