@@ -1,5 +1,7 @@
 """Tests rings and smoothing: one value per interval, fast up, slow down, and no value of another workload."""
 
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from scaler.policy.capacity import WorkRate
 from scaler.policy.columns import SMOOTHED, Readings, Signal
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.kernels import ewma_fast_slow
-from scaler.signals.smoothing import HalfLives, Smoother
+from scaler.signals.smoothing import LENGTH, HalfLives, Smoother
 
 NAN = float("nan")
 
@@ -201,6 +203,52 @@ def test_missing_signal_of_another_version_is_unknown_and_the_others_are_kept():
     new, rows = copied(columns | {"windows.from_tomorrow": np.zeros((1, 128))}), np.array([0])
     assert new.smooth(rows, 5.0)[0, Signal.WORK] == 16.0
     assert np.isnan(new.rates(rows, 5.0)).all()
+
+
+@pytest.mark.parametrize("now", [5.0, inf], ids=["restored", "reloaded"])
+def test_missing_signal_does_not_move_the_others_into_its_place(now):
+    old, rows = Smoother([HalfLives(0.0, 60.0)], 5.0), np.array([0])
+    old.observe(rows, totals(8.0, kv=0.5, gpu=0.25, finished=0.0), np.array([True]), np.array([5.0]))
+    new = copied({name: column for name, column in old.columns().items() if name != "windows.kv_cache"}, now)
+    np.testing.assert_array_equal(new.smooth(rows, 5.0), [[8.0, NAN, 0.25]])
+
+
+@pytest.mark.parametrize(
+    ("name", "highest"), [("work", 2.0**53), ("kv_cache", 1.0), ("gpu_engine", 1.0), ("finished", 2.0**53)]
+)
+def test_restored_value_above_the_highest_possible_one_is_a_gap(name, highest):
+    columns = smoother_of_two_samples().columns()
+    columns[f"windows.{name}"] = np.full((1, LENGTH), np.nextafter(highest, inf))
+    columns[f"windows.{name}"][0, 0] = highest
+    np.testing.assert_array_equal(copied(columns).columns()[f"windows.{name}"][0, :2], [highest, NAN])
+
+
+def test_restored_ring_whose_times_step_back_is_empty():
+    columns = smoother_of_two_samples().columns()
+    columns["windows.times"] = columns["windows.times"].copy()
+    columns["windows.times"][0, [0, 1]] = 5.0, 0.0
+    assert np.isnan(copied(columns).smooth(np.array([0]), 5.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "source_rows"),
+    [
+        ([0, 1, 2], [0, 1, 2]),
+        ([0, 2, 3], [0, 1, 2]),  # a new workload between two
+        ([0, 1, 2], [0, 2, 3]),  # one is gone
+        ([0, 2, 4], [1, 3, 5]),
+        ([2, 1, 0], [0, 1, 2]),
+        ([*range(100)], [*range(99, -1, -1)]),  # more than MOST_STRETCHES
+    ],
+)
+def test_rings_are_copied_pairwise_in_any_order(rows, source_rows):
+    old, new = (Smoother([HalfLives(0.0, 0.0)] * 100, 5.0) for _ in range(2))
+    every = np.arange(100)
+    old.observe(every, totals(*every, finished=0.0), np.ones(100, dtype=bool), np.full(100, 5.0))
+    new.take(old.columns(), np.array(rows), np.array(source_rows))
+    expected = np.full(100, NAN)
+    expected[rows] = source_rows
+    np.testing.assert_array_equal(new.smooth(every, 5.0)[:, Signal.WORK], expected)
 
 
 @pytest.mark.parametrize(
