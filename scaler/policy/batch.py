@@ -21,7 +21,7 @@ of 300 s 0.8 * 300 = 240 s count. The replica starts 24 jobs less one standard d
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from math import exp, expm1
 from typing import NamedTuple
 
@@ -50,6 +50,7 @@ LARGEST = 1e12  # of a restored estimate
 DUST = 1e-6  # replicas: 0.3 / 0.1 is below 3
 
 
+@unique
 class JobEstimate(IntEnum):
     """The columns of a queue's estimates: WIDTH floats, part of a checkpoint. NaN: none yet."""
 

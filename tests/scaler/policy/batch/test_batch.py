@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scaler.policy import batch
-from scaler.policy.batch import BatchInputs, JobEstimate
+from scaler.policy.batch import BatchConstants, BatchInputs, JobEstimate
 
 START, WITHIN_S, START_S, SCRAPE_S = 1.7e9, 300.0, 60.0, 5.0
 
@@ -163,6 +163,39 @@ def test_each_reversal_beyond_the_free_ones_doubles_the_hold():
             world.run(5.0)
         held.append(world.now - begun)
     assert held[1] == pytest.approx(4.0 * held[0], rel=0.15)
+
+
+@pytest.mark.parametrize(("pause_s", "counted"), [(100.0, 1.0), (400.0, 0.0)])
+def test_rise_soon_after_a_fall_is_a_reversal(pause_s, counted):
+    world = learned()
+    world.estimates[0, [JobEstimate.STREAM, JobEstimate.SIZE, JobEstimate.REVERSALS]] = 0.0, 8.0, 0.0
+    while world.size == 8:
+        world.run(5.0)
+    world.run(pause_s)
+    before, world.queue = world.estimates[0, JobEstimate.REVERSALS], [world.now] * 100
+    world.run(5.0)
+    assert world.estimates[0, JobEstimate.REVERSALS] - before == pytest.approx(counted, abs=0.01)
+
+
+@pytest.mark.parametrize(("rose_before_s", "counted"), [(100.0, 1.0), (400.0, 0.0)])
+def test_fall_soon_after_a_rise_is_a_reversal(rose_before_s, counted):
+    world = learned()
+    world.estimates[0, [JobEstimate.STREAM, JobEstimate.SIZE, JobEstimate.REVERSALS]] = 0.0, 8.0, 0.0
+    world.estimates[0, JobEstimate.ROSE_AT] = world.now - rose_before_s
+    while world.size == 8:
+        world.run(5.0)
+    assert world.estimates[0, JobEstimate.REVERSALS] == pytest.approx(counted, abs=0.01)
+
+
+def test_replica_that_starts_takes_its_first_job_however_long_it_is():
+    """Five jobs of half an hour wait. Of a limit of 240 s a ready replica starts 240/1800 of a job, and four that start
+    take one each: 5 - 4 - 2/15 jobs are left, for as many replicas more than these five.
+    """
+    estimates = batch.blank(1)
+    estimates[0, JobEstimate.SERVICE] = 1.0 / 1800.0
+    inputs = BatchInputs(*(np.array([each]) for each in (5.0, 1.0, nan, 1.0, 5.0, 0.0, START_S)))
+    batch.update(estimates, np.array([WITHIN_S]), inputs, START, 15.0, BatchConstants(noise=0.0))
+    assert estimates[0, JobEstimate.NEED] == pytest.approx(5.0 + 1.0 - 2.0 / 15.0)
 
 
 def test_replica_whose_long_job_is_visible_is_not_released():
