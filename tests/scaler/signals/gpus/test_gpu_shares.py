@@ -1,11 +1,13 @@
 """Tests the GPU readings of a workload, scrape by scrape."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from exporter.attribution import owners_by_name
 from exporter.model import PodKey, Role, Target, WorkloadKey
-from scaler.signals.gpus import GpuShares
+from scaler.signals.gpus import GpuShares, beside
 from scaler.signals.slots import Column
 
 CHAT = WorkloadKey("ai", "chat")
@@ -191,3 +193,53 @@ def test_new_list_of_workloads_keeps_the_state_of_a_target(samples, page):
     new.shares.forget(NODE)
     assert new.scrape(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 0.0
     assert [target for target, _, _ in new.shares.pages()] == [NODE]
+
+
+def test_power_is_added_up_over_the_gpus_that_expose_it(node, page):
+    without = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="b",namespace="ai",pod="chat-0"} 0.5\n'
+    values = node.scrape(page.gpu("a", ["chat-0"]) + page.gpu("c", ["chat-0"]) + without).values
+    assert values[[Column.GPU_COUNT, Column.GPU_POWERED, Column.GPU_WATTS]].tolist() == [3.0, 2.0, 200.0]
+
+
+def test_gpu_that_lost_its_label_sizes_for_a_minute_and_may_keep_awake_for_longer(node, page):
+    """No cluster shows whether its pod has ended."""
+    kept = page.gpu("h", ["chat-0"], engine=0.25)
+    node.scrape(page.gpu("g", ["chat-0"], engine=0.75) + kept)
+    lost = page.gpu("g", engine=0.75) + kept
+    columns = [Column.GPU_COUNT, Column.GPU_SUM, Column.GPU_BUSIEST]
+    assert node.scrape(lost, after=60.0).values[columns].tolist() == [2.0, 1.0, 0.75]
+    assert node.scrape(lost, after=0.5).values[columns].tolist() == [1.0, 0.25, 0.75]
+
+
+def test_lost_label_is_known_after_a_restart(samples, page):
+    before, after = (Node(samples, owners_by_name({CHAT: None})) for _ in range(2))
+    assert before.shares.unlabelled(NODE) == ()
+    before.scrape(page.gpu("g", ["chat-0"], engine=0.5))
+    assert before.shares.unlabelled(NODE) == ()
+    lost = page.gpu("g", engine=0.5)
+    before.scrape(lost)
+    after.shares.restore(NODE, before.shares.unlabelled(NODE))
+    assert after.scrape(lost).values[Column.GPU_COUNT] == 1.0
+
+
+class TestBeside:
+    """The GPUs that an engine's response has beside its queues."""
+
+    ENGINE = Target("http://10.0.0.1:8000/metrics", "tidegate", Role.PODS, CHAT, pod=PodKey("ai", "chat-0"))
+
+    def found(self, target, samples, page):
+        text = page.gpu("g", ["chat-0"], engine=0.5) + page.gpu("h", ["other-0"], engine=0.25) + page.gpu("i")
+        found = beside(target, samples(text, at=1000.0))
+        return None if found is None else [gpu.uuid for gpu in found.subjects]
+
+    def test_gpus_of_another_pod_do_not_count(self, samples, page):
+        assert self.found(self.ENGINE, samples, page) == ["g"]
+
+    def test_gpus_of_all_pods_count_where_the_engine_has_no_known_pod(self, samples, page):
+        assert self.found(replace(self.ENGINE, pod=None), samples, page) == ["g", "h"]
+
+    def test_target_of_gpus_alone_has_none_beside(self, samples, page):
+        assert self.found(NODE, samples, page) is None
+
+    def test_pod_without_a_gpu_has_none_beside(self, samples, page):
+        assert self.found(replace(self.ENGINE, pod=PodKey("ai", "chat-9")), samples, page) is None
