@@ -95,6 +95,17 @@ def test_response_after_the_start_up_grace_does_not_restart_it(brief, fresh):
     assert brief.step(after=1, overrides=grace, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
 
 
+def test_response_that_shows_no_replica_does_not_restart_the_start_up_grace(brief, fresh):
+    brief.step(**fresh(**ASLEEP))
+    grace = {"lease": 100.0}
+    brief.step(after=1, overrides=grace, **fresh(held=1, **ASLEEP))
+
+    # Between ticks nothing falls, so it stays woken, though the cluster has not begun the start.
+    assert brief.step(after=100, overrides=grace, raise_only=True, **fresh(**ASLEEP))[:2] == (1, True)
+    assert brief.step(after=1, overrides=grace, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    assert brief.step(after=15, overrides=grace, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
+
+
 def test_hanging_start_continues_while_a_request_waits(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     grace = {"lease": 100.0}
