@@ -45,6 +45,13 @@ def test_engine_without_a_kv_cache_is_sized_by_its_work(workload, fresh):
     assert guarded.step(**fresh(running=20)) == (2, True, Reason.SERVING)
 
 
+@pytest.mark.parametrize(("more", "replicas"), [({}, 2), ({"falls_back": True}, 1)])
+def test_arriving_work_replaces_the_requests_in_hand_only_if_these_are_its_fallback(workload, fresh, more, replicas):
+    # 20 requests in hand at 16 a replica ask for 2, what arrives for 0.5.
+    sized = workload(Spec(0, 8, ((Signal.WORK, 16.0), (Signal.SLO, 1.0)), gateway=True, **more))
+    assert sized.step(**fresh(running=20), signals=(math.nan, math.nan, math.nan, 0.5))[0] == replicas
+
+
 def test_gpu_activity_sizes_no_workload_without_that_objective(chat, fresh):
     # One small request pegs a GPU: 100 % busy is still one replica.
     assert chat.step(**fresh(running=1, busiest_gpu=1.0)) == (1, True, Reason.SERVING)
