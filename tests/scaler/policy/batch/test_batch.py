@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, nan
+from math import ceil, exp, nan
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from scaler.policy import batch
 from scaler.policy.batch import BatchConstants, BatchInputs, JobEstimate
 
-START, WITHIN_S, START_S, SCRAPE_S = 1.7e9, 300.0, 60.0, 5.0
+START, WITHIN_S, START_S, SCRAPE_S, LONGEST_S = 1.7e9, 300.0, 60.0, 5.0, 15.0
 
 
 class World:
@@ -187,15 +187,87 @@ def test_fall_soon_after_a_rise_is_a_reversal(rose_before_s, counted):
     assert world.estimates[0, JobEstimate.REVERSALS] == pytest.approx(counted, abs=0.01)
 
 
+def read(estimates, waiting, now=START, *, running=nan, ready=1.0, wanted=0.0, start=START_S, **constants):
+    """One reading of a queue without a counter. Returns the replicas that would be enough."""
+    inputs = BatchInputs(*(np.array([each]) for each in (waiting, running, nan, ready, wanted, 0.0, start)))
+    batch.update(estimates, np.array([WITHIN_S]), inputs, now, LONGEST_S, BatchConstants(**constants))
+    return estimates[0, JobEstimate.NEED]
+
+
+def knowing(job_s, **more):
+    """The estimates of a queue whose jobs are known to take so many seconds. more: others, by name."""
+    estimates = batch.blank(1)
+    for name, value in {"service": 1.0 / job_s, **more}.items():
+        estimates[0, JobEstimate[name.upper()]] = value
+    return estimates
+
+
 def test_replica_that_starts_takes_its_first_job_however_long_it_is():
     """Five jobs of half an hour wait. Of a limit of 240 s a ready replica starts 240/1800 of a job, and four that start
     take one each: 5 - 4 - 2/15 jobs are left, for as many replicas more than these five.
     """
+    need = read(knowing(1800.0), 5.0, running=1.0, wanted=5.0, noise=0.0)
+    assert need == pytest.approx(5.0 + 1.0 - 2.0 / 15.0)
+
+
+def test_long_jobs_that_run_keep_as_many_replicas_as_carry_them():
+    # Eight jobs, two in each replica.
+    assert read(knowing(1800.0, at_a_time=2.0), 0.0, running=8.0, ready=8.0) == 4.0
+
+
+def test_single_job_at_zero_replicas_orders_one():
+    assert ceil(read(batch.blank(1), 1.0, ready=0.0)) == 1
+
+
+@pytest.mark.parametrize(("reversals", "times"), [(4.0, 1.0), (5.0, 2.0), (6.0, 4.0)])
+def test_arrivals_that_no_queue_shows_are_forgotten_more_slowly_after_reversals(reversals, times):
+    estimates = knowing(10.0, at=START - 10.0, stream=1.0, reversals=reversals)
+    read(estimates, 0.0)
+    assert estimates[0, JobEstimate.STREAM] == pytest.approx(exp(-10.0 / (times * WITHIN_S)))
+
+
+@pytest.mark.parametrize(
+    ("job_s", "start", "running", "hold_s"),
+    [
+        (600.0, 20.0, 0.0, 60.0),  # at least a minute
+        (600.0, 120.0, 0.0, 120.0),  # a start
+        (600.0, 120.0, nan, 600.0),  # a job, if it is not visible whether one runs
+        (3600.0, 120.0, nan, 1800.0),  # at most half an hour
+    ],
+)
+def test_size_is_held_for_a_start_or_for_a_job_that_may_run(job_s, start, running, hold_s):
+    estimates, now = knowing(job_s, at=START - 5.0, size=8.0), START
+    while estimates[0, JobEstimate.SIZE] == 8.0:
+        read(estimates, 0.0, now, running=running, ready=8.0, start=start)
+        now += 5.0
+    assert now - 5.0 - START == hold_s
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        [8.0, 8.0, 8.0, 8.0, 4.0],  # for 15 s it stays as it is
+        [12.0, 10.0, 6.0],  # as many jobs wait as there are replicas
+    ],
+)
+def test_first_service_rate_is_that_of_a_queue_in_front_of_busy_replicas(queue):
     estimates = batch.blank(1)
-    estimates[0, JobEstimate.SERVICE] = 1.0 / 1800.0
-    inputs = BatchInputs(*(np.array([each]) for each in (5.0, 1.0, nan, 1.0, 5.0, 0.0, START_S)))
-    batch.update(estimates, np.array([WITHIN_S]), inputs, START, 15.0, BatchConstants(noise=0.0))
-    assert estimates[0, JobEstimate.NEED] == pytest.approx(5.0 + 1.0 - 2.0 / 15.0)
+    for second, waiting in zip(range(0, 100, 5), queue, strict=False):
+        assert np.isnan(estimates[0, JobEstimate.SERVICE])
+        read(estimates, waiting, START + second, ready=10.0, wanted=10.0)
+    # The last 4 jobs have left ten replicas within 5 s.
+    assert estimates[0, JobEstimate.SERVICE] == pytest.approx(4.0 / 50.0)
+
+
+def test_job_that_waits_becomes_one_of_the_oldest_snapshot():
+    oldest = JobEstimate.SNAPSHOTS + batch.SLOTS - 1
+    estimates, found = knowing(1e9), []
+    for second in range(0, 300, 15):
+        read(estimates, 5.0, START + second)
+        found.append((second, round(estimates[0, oldest], 3)))
+    # It is 7/8 of 300 s old: from 262.5 s on.
+    assert [waiting for second, waiting in found if second < 262.5] == [0.0] * 18
+    assert [waiting for second, waiting in found if second >= 262.5] == [5.0] * 2
 
 
 def test_replica_whose_long_job_is_visible_is_not_released():
@@ -226,10 +298,15 @@ def test_unknown_service_rate_and_an_slo_shorter_than_a_start_order_one_replica_
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [(JobEstimate.SERVICE, -1.0), (JobEstimate.ARRIVALS, nan), (JobEstimate.SIZE, 1e300)]
+    ("column", "value"),
+    [(JobEstimate.SERVICE, -1.0), (JobEstimate.SERVICE, 0.0), (JobEstimate.ARRIVALS, nan), (JobEstimate.SIZE, 1e300)],
 )
 def test_impossible_restored_estimates_are_reset(column, value):
     estimates = learned().estimates
     assert np.array_equal(batch.made_sound(estimates), estimates, equal_nan=True)
     estimates[0, column] = value
     assert np.array_equal(batch.made_sound(estimates), batch.blank(1), equal_nan=True)
+
+
+def test_rate_of_one_job_per_second_is_restored():
+    assert batch.made_sound(knowing(1.0))[0, JobEstimate.SERVICE] == 1.0

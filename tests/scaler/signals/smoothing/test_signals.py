@@ -223,6 +223,14 @@ def test_restored_value_above_the_highest_possible_one_is_a_gap(name, highest):
     np.testing.assert_array_equal(copied(columns).columns()[f"windows.{name}"][0, :2], [highest, NAN])
 
 
+@pytest.mark.parametrize("name", ["work", "kv_cache", "gpu_engine", "finished"])
+def test_restored_zero_is_a_value_and_less_is_a_gap(name):
+    columns = smoother_of_two_samples().columns()
+    columns[f"windows.{name}"] = np.full((1, LENGTH), -1e-9)
+    columns[f"windows.{name}"][0, 0] = 0.0
+    np.testing.assert_array_equal(copied(columns).columns()[f"windows.{name}"][0, :2], [0.0, NAN])
+
+
 def test_restored_ring_whose_times_step_back_is_empty():
     columns = smoother_of_two_samples().columns()
     columns["windows.times"] = columns["windows.times"].copy()
