@@ -86,6 +86,7 @@ def test_second_response_of_a_target_proves_nothing_more():
 
 
 def test_rows_of_a_checkpoint_are_those_of_its_workloads():
+    assert page_table(before(), 0, 1)[ROW].tolist() == [0, 0]
     table = page_table(before(), 1, 2)
     assert table[ROW].tolist() == [0]
     proof = RestartProof(2)
@@ -111,6 +112,14 @@ def test_proof_of_one_workload_is_given_up_alone():
     assert [proof.pending(0), proof.pending(1)] == [False, True]
     assert answer(proof, 0, 1, [10, 0, 500, NAN])[0] is False
     assert answer(proof, 1, 3, [5, 5, 5, 5])[0] is True
+    assert proof.rested(BOTH).tolist() == [False, True]
+
+
+def test_next_checkpoint_after_a_proof_that_was_given_up_can_prove_it():
+    proof = expecting()
+    proof.give_up(BOTH)
+    proof.expect(page_table(before(), 0, 2), WIDTH, BOTH, BOTH)
+    answer(proof, 1, 3, [5, 5, 5, 5])
     assert proof.rested(BOTH).tolist() == [False, True]
 
 
@@ -140,7 +149,8 @@ def test_keys_return_to_their_workloads():
     rows, found = keys_of(table, np.array([4]), np.array([1]))
     assert (rows.tolist(), found) == ([4, 4], keys[1:])
     for malformed in ({}, {**table, "key": table["key"].astype(np.int64)}, {**table, "key": table["key"][:, :9]}):
-        assert keys_of(malformed, BOTH, BOTH)[1] == []
+        rows, found = keys_of(malformed, BOTH, BOTH)
+        assert (rows.tolist(), found) == ([], [])
 
 
 def test_key_of_a_target_is_that_of_its_workload_and_without_its_password():
