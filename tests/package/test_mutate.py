@@ -55,7 +55,7 @@ def test_tests_of_a_file_are_its_own_and_then_those_beside_them():
     assert {"tests/scaler/policy/test_waking.py", "tests/scaler/policy/test_steps.py"} < set(others)
     assert mutate.tests_of(Path("scaler/policy/sizing.py"))[0] == "tests/scaler/policy/sizing"
     assert "tests/scaler/policy/sizing" not in others
-    assert mutate.tests_of(Path("scaler/signals/saturation.py")) == ["tests/scaler/signals"]
+    assert mutate.tests_of(Path("scaler/signals/activity.py")) == ["tests/scaler/signals"]
 
 
 def test_change_that_no_test_notices_is_reported_and_any_other_is_not(tmp_path):
