@@ -114,6 +114,14 @@ class TestLost:
         )
         assert stage.rounds(60, {**stage.idle, **pages[2]})[-1] == (0, False, "asleep")
 
+    def test_activity_of_a_workload_that_has_lost_all_its_gpus_has_no_source(self, stage, pages):
+        for page in pages:
+            left = {target: "".join(line for line in text.splitlines(keepends=True) if 'UUID="a"' not in line)
+                    for target, text in page.items()}  # fmt: skip
+            stage.round({**stage.idle, **left})
+        evidence = stage.decision().evidence
+        assert (evidence.gpus_attributed, evidence.gpus_lost, evidence.gpu_activity) == (1, 1, "none")
+
     def test_gpu_without_a_change_of_its_xid_is_silent_and_not_lost(self, stage, pages):
         stage.round({**stage.idle, **pages[1]})
         assert stage.rounds(600, {**stage.idle, **pages[2]})[-1] == (1, True, "warm")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from exporter.attribution import owners_by_name
+from exporter.catalog import Reader
 from exporter.model import PodKey, Role, Target, WorkloadKey
-from scaler.signals.gpus import GpuShares, beside
+from exporter.textformat import parse
+from scaler.signals.gpus import GpuShares, beside, gpu_key
 from scaler.signals.slots import Column
 
 CHAT = WorkloadKey("ai", "chat")
@@ -18,8 +20,8 @@ GIB = 2.0**30
 class Node:
     """One node's exporter, parsed by one reader, as the daemon does."""
 
-    def __init__(self, read, owners):
-        self.read, self.shares, self.now = read, GpuShares(owners), 1000.0
+    def __init__(self, read, owners, pods=None):
+        self.read, self.shares, self.now = read, GpuShares(owners, pods), 1000.0
 
     def scrape(self, text, after=5.0):
         self.now += after
@@ -113,9 +115,6 @@ class TestLost:
 
     @pytest.fixture
     def node(self):
-        from exporter.catalog import Reader  # noqa: PLC0415
-        from exporter.textformat import parse  # noqa: PLC0415
-
         reader = Reader("dcgm")
         return Node(lambda text, at: reader.read(parse(text.encode()), at), owners_by_name({CHAT: None}))
 
@@ -220,6 +219,66 @@ def test_lost_label_is_known_after_a_restart(samples, page):
     before.scrape(lost)
     after.shares.restore(NODE, before.shares.unlabelled(NODE))
     assert after.scrape(lost).values[Column.GPU_COUNT] == 1.0
+
+
+class Cluster:
+    """The pods of a cluster, all of them on one node."""
+
+    def named(self, pod):
+        return pod
+
+    def node_of(self, pod):
+        return "node-a"
+
+
+@pytest.mark.parametrize(("pods", "count"), [(None, 1.0), (Cluster(), 2.0)], ids=["no cluster", "cluster"])
+def test_missing_gpu_counts_for_five_minutes_or_while_the_cluster_has_its_pod(page, pods, count):
+    reader = Reader("dcgm")  # one, which notices what is missing
+    node = Node(lambda text, at: reader.read(parse(text.encode()), at), owners_by_name({CHAT: None}), pods)
+    kept = page.gpu("h", ["chat-0"], engine=0.25)
+    node.scrape(page.gpu("g", ["chat-0"], engine=0.75) + kept)
+    counts = [node.scrape(kept, after=seconds).values[Column.GPU_COUNT] for seconds in (5.0, 295.0, 0.5)]
+    assert counts == [2.0, 2.0, count]
+
+
+def test_whole_gpu_may_be_active_for_all_of_the_time(node, page):
+    values = node.scrape(page.gpu("g", ["chat-0"], engine=0.5)).values
+    assert (values[Column.GPU_WEIGHT], values[Column.GPU_CEILING]) == (1.0, 1.0)
+
+
+def test_gpu_that_exposed_its_activity_before_a_restart_alone_is_blind_after_it(node, page):
+    node.shares.believe([gpu_key("g", None)])
+    values = node.scrape(page.gpu("g", ["chat-0"]) + page.gpu("h", ["chat-0"])).values
+    assert values[[Column.GPU_SILENT, Column.GPU_BLIND]].tolist() == [2.0, 1.0]
+
+
+@pytest.fixture
+def steady(samples):
+    """Parses responses, and keeps the subjects of the first one, as a reader does while they are equal."""
+    first = []
+
+    def read(text, at):
+        found = samples(text, at=at)
+        first.append(found.subjects)
+        assert found.subjects == first[0]
+        return replace(found, subjects=first[0])
+
+    return read
+
+
+def test_gpu_that_exposes_its_activity_later_than_another_is_blind_without_it(steady, page):
+    node = Node(steady, owners_by_name({CHAT: None}))
+    first, second = page.gpu("g", ["chat-0"], engine=0.5), page.gpu("h", ["chat-0"], engine=0.5)
+    silent = page.gpu("h", ["chat-0"])
+    blind = [node.scrape(first + each).values[Column.GPU_BLIND] for each in (silent, second, silent)]
+    assert blind == [0.0, 0.0, 1.0]
+
+
+def test_gpu_of_a_new_pod_is_added_once_its_values_are_of_that_pod(steady, page):
+    node = Node(steady, lambda pod, at: (CHAT,) if pod.pod == "chat-0" or at >= 1000.0 else ())
+    text = page.gpu("g", ["chat-0"], engine=0.5) + page.gpu("h", ["chat-1"], engine=0.25)
+    sums = [node.scrape(text, after=seconds).values[Column.GPU_SUM] for seconds in (29.9, 0.1)]
+    assert sums == [0.5, 0.75], "until then they may have been measured 30 s before"
 
 
 class TestBeside:
