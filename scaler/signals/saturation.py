@@ -6,7 +6,8 @@ such a pod counts if it is the workload's only one. `scaler.report.saturation` h
 
 A workload has the last KINDS kinds. Sums of a kind are halved every HALF_LIFE_S of the time between two of its
 additions, so they keep their ratio while the workload runs elsewhere: a slice is compared with the whole GPU of last
-week. After KEPT_S they count no more.
+week. After KEPT_S they count no more. All sums of a kind are of the same seconds: a time in which one of its counters
+is not exposed is left out, and with a counter more they begin anew.
 
 Per workload: KINDS times 64 bytes of names and 5 double-precision floats, 520 bytes.
 
@@ -153,8 +154,11 @@ class SaturationMeter:
         here = np.flatnonzero((self.names[row] == name).all(axis=1) & ~np.isnan(self.at[row]))
         if len(here):
             index = int(here[0])
-            elapsed = max(at - float(self.at[row, index]), 0.0)
-            self.sums[row, index] *= 0.5 ** (elapsed / HALF_LIFE_S)
+            elapsed, sums = max(at - float(self.at[row, index]), 0.0), self.sums[row, index]
+            lacks, more = np.isnan(rise) & ~np.isnan(sums), ~np.isnan(rise) & np.isnan(sums)
+            if lacks.any() and elapsed <= KEPT_S:
+                return
+            sums[:] = 0.0 if more.any() or elapsed > KEPT_S else sums * 0.5 ** (elapsed / HALF_LIFE_S)
         else:
             index = int(np.argmin(np.where(np.isnan(self.at[row]), -np.inf, self.at[row])))
             self.sums[row, index], self.names[row, index] = 0.0, name
