@@ -4,13 +4,13 @@ Three signals per workload: work (requests waiting, running and held), KV-cache 
 value per scrape interval, the highest of that interval. The rate of finished requests is computed from the ring of a
 counter and from scrape times.
 
-A ring is a row of four arrays. A slot that was never written has time NaN and value NaN; a gap has its time and value
+A ring is a row of three arrays. A slot that was never written has time NaN and value NaN; a gap has its time and value
 NaN. Neither is ever 0. `head` is the slot to be written next and, once the ring is full, the oldest: from `head` on,
 once around, the slots are in order of time. In a ring that is not full yet the empty ones come first.
 
 Worked example, one row of length 3 after pushes of 5, 6, 7, 8 at seconds 1, 2, 3, 4:
 
-    times [[4, 2, 3]]   values [[8, 6, 7]]   head [1]   count [3]
+    times [[4, 2, 3]]   values [[8, 6, 7]]   head [1]
 """
 
 from __future__ import annotations
@@ -125,11 +125,10 @@ class Smoother:
         """Copies rings of this process and of this length, without arrays between, which would cost as much again."""
         rings = self._windows
         for target, source in found:
-            count = LENGTH - np.isnan(times[source]).sum(axis=1)
             for block, values in enumerate(blocks):
                 series = slice(block * self._rows + target.start, block * self._rows + target.stop)
                 rings.times[series], rings.values[series] = times[source], values[source]
-                rings.head[series], rings.count[series] = head[source], count
+                rings.head[series] = head[source]
 
     def observe(self, rows: Rows, totals: Aggregate, complete: Mask, at: Floats) -> None:
         """Adds the aggregates of these workloads after the last response of each was received at `at`, POSIX seconds.
@@ -139,7 +138,7 @@ class Smoother:
         """
         rings = self._windows
         _keep_highest(
-            rings.times, rings.values, rings.head, rings.count,
+            rings.times, rings.values, rings.head,
             rows, totals.latest, totals.finished, complete, at, self._interval,
         )  # fmt: skip
 
@@ -198,7 +197,7 @@ _INDICES = types.Array(types.int64, 1, "C")
 
 @in_place_kernel(
     types.void(
-        _RINGS, _RINGS, _INDICES, _INDICES, INDICES, types.Array(types.float64, 2, "A", readonly=True), FLOATS,
+        _RINGS, _RINGS, _INDICES, INDICES, types.Array(types.float64, 2, "A", readonly=True), FLOATS,
         types.Array(types.bool_, 1, "A", readonly=True), FLOATS, NUMBER,
     )
 )  # fmt: skip
@@ -206,7 +205,6 @@ def _keep_highest(
     times: Floats,
     values: Floats,
     head: Rows,
-    count: Rows,
     rows: Rows,
     latest: Floats,
     finished: Floats,
@@ -233,7 +231,6 @@ def _keep_highest(
                 times[series, slot] = at[index]
                 values[series, slot] = value if np.isfinite(value) else np.nan
                 head[series] = (slot + 1) % length
-                count[series] = min(count[series] + 1, length)
 
 
 @part
@@ -242,9 +239,9 @@ def _is_new(times: Floats, row: int, slot: int, at: float) -> bool:
     return np.isfinite(at) and not at <= times[row, slot - 1 if slot else times.shape[1] - 1]
 
 
-@in_place_kernel(types.void(_RINGS, _RINGS, _INDICES, _INDICES, INDICES, FLOATS, FLOATS))
-def _append(times: Floats, values: Floats, head: Rows, count: Rows, rows: Rows, at: Floats, new: Floats) -> None:
-    """`Windows.push`. Writes first and counts afterwards: of two entries for a row the later one counts."""
+@in_place_kernel(types.void(_RINGS, _RINGS, _INDICES, INDICES, FLOATS, FLOATS))
+def _append(times: Floats, values: Floats, head: Rows, rows: Rows, at: Floats, new: Floats) -> None:
+    """`Windows.push`. Writes first and moves the heads afterwards: of two entries for a row the later one counts."""
     length = times.shape[1]
     for index in range(rows.shape[0]):
         row, slot = rows[index], head[rows[index]]
@@ -256,7 +253,6 @@ def _append(times: Floats, values: Floats, head: Rows, count: Rows, rows: Rows, 
         # In a ring of one slot it has just replaced the last.
         if times[row, slot] == at[index] and (length == 1 or _is_new(times, row, slot, at[index])):
             head[row] = (slot + 1) % length
-            count[row] = min(count[row] + 1, length)
 
 
 def _ascending(times: Floats, head: Rows) -> Mask:
@@ -279,12 +275,11 @@ class Windows:
     times:  (rows, length) POSIX seconds, NaN in an empty slot.
     values: (rows, length) in the unit of the series, NaN in a gap.
     head:   (rows,) the slot to be written next.
-    count:  (rows,) slots written, at most `length`.
 
     Readers must not write to the arrays.
     """
 
-    __slots__ = ("count", "head", "times", "values")
+    __slots__ = ("head", "times", "values")
 
     def __init__(self, rows: int, length: int) -> None:
         if rows < 0 or length < 1:
@@ -292,7 +287,6 @@ class Windows:
         self.times: Floats = np.full((rows, length), np.nan)
         self.values: Floats = np.full((rows, length), np.nan)
         self.head: Rows = np.zeros(rows, np.int64)
-        self.count: Rows = np.zeros(rows, np.int64)
 
     def push(self, rows: Rows, at: Floats, values: Floats) -> None:
         """Appends one value to each of `rows`, which are unique.
@@ -301,14 +295,13 @@ class Windows:
         once. A value that is not finite is a gap. The caller rejects times after its clock: after a timestamp of next
         year the row would ignore everything until then.
         """
-        _append(self.times, self.values, self.head, self.count, rows, at, values)
+        _append(self.times, self.values, self.head, rows, at, values)
 
     def clear(self, rows: Rows) -> None:
         """Empties these rings."""
         self.times[rows] = np.nan
         self.values[rows] = np.nan
         self.head[rows] = 0
-        self.count[rows] = 0
 
     def take(self, rows: Rows, times: Floats, values: Floats, head: Rows) -> None:
         """Replaces `rows` by other rings, which may be longer or shorter; the newest values stay.
@@ -324,7 +317,6 @@ class Windows:
             self.clear(rows[~right])
             rows, times, values, head = rows[right], times[right], values[right], head[right]
         self.times[rows], self.values[rows], self.head[rows] = times, values, head
-        self.count[rows] = length - np.isnan(times).sum(axis=1)
 
 
 def _of_length(length: int, times: Floats, values: Floats, head: Rows) -> tuple[Floats, Floats, Rows]:

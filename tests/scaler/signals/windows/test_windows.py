@@ -34,7 +34,6 @@ def test_worked_example_of_the_module():
     np.testing.assert_array_equal(windows.times, [[4, 2, 3]])
     np.testing.assert_array_equal(windows.values, [[8, 6, 7]])
     np.testing.assert_array_equal(windows.head, [1])
-    np.testing.assert_array_equal(windows.count, [3])
 
 
 def test_unwritten_slot_is_unknown_and_not_zero():
@@ -58,7 +57,6 @@ def test_ring_holds_the_last_values_in_order_of_time(length, calls):
                 expected[row].append((moment, value if np.isfinite(value) else NOTHING))
     for row in range(3):
         np.testing.assert_array_equal(contents(windows, row), list(expected[row]))
-        assert windows.count[row] == len(expected[row])
 
 
 @pytest.mark.parametrize("at", [10.0, 9.0, NOTHING, float("inf")])
@@ -91,7 +89,7 @@ def test_cleared_row_is_empty_and_its_neighbour_unchanged():
         push(windows, 1, at, at)
     windows.clear(np.array([0]))
     assert contents(windows, 0) == []
-    assert (windows.head[0], windows.count[0]) == (0, 0)
+    assert windows.head[0] == 0
     assert contents(windows, 1) == [(2.0, 2.0), (3.0, 3.0)]
     push(windows, 0, 1, 9)  # older than the cleared samples, and accepted
     assert contents(windows, 0) == [(1.0, 9.0)]
@@ -111,7 +109,6 @@ def test_row_can_be_copied_from_other_rings():
     push(new, 1, 3, 9)  # already stored: a restart makes no sample new
     push(new, 1, 5, 5)
     assert contents(new, 1) == [(3.0, 3.0), (5.0, 5.0)]
-    assert new.count[1] == 2
 
 
 @settings(max_examples=100, deadline=None)
@@ -127,7 +124,6 @@ def test_newest_values_of_longer_or_shorter_rings_are_copied_and_the_ring_contin
         push(new, 0, at, at)
         expected.append(float(at))
     assert contents(new, 0) == [(at, at) for at in expected]
-    assert new.count[0] == len(expected)
 
 
 @pytest.mark.parametrize("length", [2, 3])
