@@ -40,7 +40,7 @@ _UNTIL = "until"
 _TIMES = frozenset({"at", "since", _UNTIL, "times"})
 # No time that is remembered is older, and no end further ahead: 50 years, a week.
 _OLDEST_S = 50 * 365 * 86400.0
-_AHEAD_S = 7 * 86400.0  # the longest verdict of `scaler.signals.smoothing.activity`
+_AHEAD_S = 7 * 86400.0  # the longest verdict of `scaler.signals.activity`
 
 
 @dataclass(frozen=True, slots=True)

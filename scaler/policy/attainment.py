@@ -22,7 +22,7 @@ error budget of 1 % it has used three times as much as there was: -2 is left.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from scaler.jit import FLOATS, NUMBER, in_place_kernel, part
 from .capacity import WorkRate
 
 
+@unique
 class Count(IntEnum):
     """The columns of what is counted. Misses are estimated by interpolation, and bounded by the engine's buckets."""
 

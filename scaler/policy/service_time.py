@@ -17,7 +17,7 @@ request takes 0.778 replica-seconds, and 1.56 replicas of work arrive.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from math import exp, expm1, log, sqrt
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ from .capacity import (
 from .sizing import LEAST_WORK, ArrivingWork, burst_replicas, count_arrivals, size_arrivals
 
 
+@unique
 class RequestTime(IntEnum):
     """The columns of how long requests take: WIDTH floats, part of a checkpoint. All are 0 at first."""
 
