@@ -32,9 +32,9 @@ TITLE = "The simulator against a live engine"
 ABOUT = """
 `tidegate replay --calibrate` reads the metrics of {server}
 every 5 s while 1, 2, 3 and 4 clients send requests one after the other, and fits a profile. Then other requests are
-sent at random times, and the same requests are played in the simulator with that profile. TTFT and ITL are means over
-requests, measured by the clients; throughput is generated tokens until the last answer. The calibration has 50 to 400
-prompt tokens and 50 to 300 generated ones, the measured loads have the sizes in the table.
+sent at random times for a minute, and the same requests are played in the simulator with that profile. TTFT and ITL are
+means over requests, measured by the clients; throughput is generated tokens until the last answer. The calibration has
+50 to 400 prompt tokens and 50 to 300 generated ones, the measured loads have the sizes in the table.
 Repeat with `python benchmarks/{command}`.
 """
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ LOADS = (
     ("long prompts", 0.5, (300, 800), (30, 100)),
     ("long answers", 0.5, (20, 100), (200, 600)),
 )
-LOAD_S = 15.0
+LOAD_S = 60.0
 
 
 class Engine(NamedTuple):

@@ -4,7 +4,8 @@ Between two reads, the counters give the mean time between two tokens of a seque
 tokens and the seconds in which they were read; gauges give the tokens of the contexts. A step takes
 `step + prompt tokens / prompt_rate + per_sequence*sequences + per_token*context` (`servers`), so the first three
 unknowns are a least-squares fit of the times between tokens over these windows, none below 0. A term is left out if
-the windows do not show it: with the same concurrency everywhere, all of the time is `step`.
+the windows do not show it: with the same concurrency everywhere, all of the time is `step`. The seconds of a prompt are
+those of a whole step, so what the step takes without it is subtracted, where the number of prompts is known.
 
 Counters that move at a request's end (llama.cpp) need windows of several times the longest request.
 
@@ -29,14 +30,16 @@ LEAST_TOKENS = 100.0  # generated in a window: fewer say nothing
 _NO_LIMIT = 1e12
 # Prompts are read undisturbed where the fewest sequences decode: there the rate is measured, over this share of them.
 _PROMPT_SHARE = 0.1
+# The prompts' rate and the time of a step are found from each other: after four rounds neither changes by 0.1 %.
+_ROUNDS = 5
 
 
 class EngineCounters(NamedTuple):
     """Totals of one engine since its start, and one gauge.
 
-    prompt_s: seconds in which prompts were read, added up over requests. gap_s: times between two tokens, added up over
-    all `gaps`. sequence_steps: sequences decoded, added up over steps. context: tokens of all sequences in progress,
-    since the read before; NaN if unknown.
+    prompts: that were read; 0 if unknown. prompt_s: seconds in which they were, added up over requests. gap_s: times
+    between two tokens, added up over all `gaps`. sequence_steps: sequences decoded, added up over steps. context:
+    tokens of all sequences in progress, since the read before; NaN if unknown.
     """
 
     prompt_tokens: float
@@ -46,6 +49,7 @@ class EngineCounters(NamedTuple):
     steps: float
     sequence_steps: float
     context: float = float("nan")
+    prompts: float = 0.0
 
 
 class Calibrated(NamedTuple):
@@ -96,6 +100,7 @@ def engine_counters(page: Page, context: float = float("nan")) -> EngineCounters
             steps=series["vllm:iteration_tokens_total_count"],
             sequence_steps=series["vllm:generation_tokens_total"],
             context=context if used is None or tokens is None else used * tokens,
+            prompts=series["vllm:request_prefill_time_seconds_count"],
         )
     except KeyError as missing:
         raise NotCalibrated(f"needs the metrics of vLLM or llama.cpp; {missing.args[0]} is missing") from None
@@ -124,27 +129,29 @@ def kv_tokens(page: Page) -> float | None:
 
 def calibrate(reads: Sequence[EngineCounters]) -> Calibrated:
     """The profile of the engine. reads: in the order of time. Raises NotCalibrated."""
-    windows = np.array([_window(before, after) for before, after in pairwise(reads)]).reshape(-1, 6)
+    windows = np.array([_window(before, after) for before, after in pairwise(reads)]).reshape(-1, 7)
     has_prompts = (windows[:, 3] > 0.0) & (windows[:, 4] > 0.0)
     windows = windows[(windows[:, 0] >= LEAST_TOKENS) & has_prompts & (windows >= 0.0)[:, :5].all(axis=1)]
     if not len(windows):
         raise NotCalibrated(f"needs two reads with {LEAST_TOKENS:g} generated tokens between them, and prompts")
-    tokens, gap_s, sequences, prompt_tokens, prompt_s, context = windows.T
-    rate = _prompt_rate(sequences, prompt_tokens, prompt_s)
+    tokens, gap_s, sequences, prompt_tokens, prompt_s, context, prompts = windows.T
     # Prompts of others that are read within a step: none if there is no other sequence.
     prompt_in_step = prompt_tokens * sequences / tokens * np.maximum(0.0, 1.0 - 1.0 / np.maximum(sequences, 1.0))
-    decode_s = np.maximum(gap_s - prompt_in_step / rate, 0.1 * gap_s)
-    step, per_sequence, per_token = _least_squares(decode_s, sequences, context, tokens)
-    fitted = step + per_sequence * sequences + per_token * context
+    fitted = np.zeros_like(gap_s)
+    for _ in range(_ROUNDS):
+        rate = _prompt_rate(sequences, prompt_tokens, np.maximum(prompt_s - prompts * fitted, 0.1 * prompt_s))
+        decode_s = np.maximum(gap_s - prompt_in_step / rate, 0.1 * gap_s)
+        step, per_sequence, per_token = _least_squares(decode_s, sequences, context, tokens)
+        fitted = step + per_sequence * sequences + per_token * context
     error = float(np.average(np.abs(fitted - decode_s) / decode_s, weights=tokens))
     return Calibrated(step, per_sequence, per_token, rate, error, len(windows))
 
 
 def _window(before: EngineCounters, after: EngineCounters) -> tuple[float, ...]:
-    """(tokens, seconds between two, sequences per step, prompt tokens, seconds of prompts, context)."""
+    """(tokens, seconds between two, sequences per step, prompt tokens, seconds of prompts, context, prompts)."""
     change = EngineCounters(*(late - early for early, late in zip(before, after, strict=True)))
     if change.gaps <= 0.0 or change.steps <= 0.0:
-        return (0.0,) * 6
+        return (0.0,) * 7
     return (
         change.gaps,
         change.gap_s / change.gaps,
@@ -152,6 +159,7 @@ def _window(before: EngineCounters, after: EngineCounters) -> tuple[float, ...]:
         change.prompt_tokens,
         change.prompt_s,
         0.0 if isnan(after.context) else after.context,
+        change.prompts,
     )
 
 
