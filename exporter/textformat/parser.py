@@ -141,7 +141,7 @@ class Layout:
         return self.parsed[written]
 
     def labels_once(self, index: int) -> Labels:
-        """As `labels`, without keeping them: those of the buckets of a target take 50 KB."""
+        """As `labels`, without keeping them: those of the buckets of a vLLM take 20 to 40 KB."""
         head = self.heads[index]
         written = written_labels(head)
         return self.parsed.get(written) or self._earlier.get(written) or read_series(head)[1]

